@@ -1,8 +1,8 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
-`python -m bench attribution`, `bulk`, `cluster`, `cold`, `engines`, `everywhere`, `graphs`,
-`homes`, `overload`, `parity`, `placement`, `provenance`, `experiments` and `watch` are tables of
-goals by themselves.
+`python -m bench attribution`, `bulk`, `cluster`, `cold`, `engines`, `everywhere`, `export`,
+`graphs`, `grpc`, `homes`, `overload`, `parity`, `placement`, `provenance`, `experiments` and
+`watch` are tables of goals by themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from bench.experiments import (
     cluster,
     engines,
     everywhere,
+    exports,
     graphs,
+    grpc,
     homes,
     parity,
     placement,
@@ -48,6 +50,8 @@ GOALS = {
     "engines": engines,
     "experiments": routes,
     "graphs": graphs,
+    "export": exports,
+    "grpc": grpc,
     "homes": homes,
     "parity": parity,
     "placement": placement,
@@ -100,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif asked.command == "overload":
         return overload.run(asked.seconds)
     elif asked.command == "report":
-        _report([Path(each) for each in asked.files] or [_latest()], readme=asked.readme)
+        _report([Path(each) for each in asked.files] or [_latest()], docs=asked.docs)
     else:
         _measure(asked)
     return 0
@@ -111,7 +115,19 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     commands = root.add_subparsers(dest="command", required=True)
     for name in ("quick", "all", *experiments.EVERY, "prepare"):
-        _options(commands.add_parser(name, help=_help(name)))
+        command = commands.add_parser(name, help=_help(name))
+        command.add_argument("--contestants", help="names, with commas")
+        command.add_argument("--workloads", help="names, with commas")
+        command.add_argument("--scale", type=float, help="size of models, 0.01 to 1.0")
+        command.add_argument("--count", type=int, help="pipelines of each workload")
+        command.add_argument("--seed", type=int, default=0)
+        command.add_argument("--budget", type=float, help="minutes it may take; more refine")
+        command.add_argument("--resume", action="store_true", help="go on with the file of --out")
+        command.add_argument("--rounds", type=int, help="as many at most")
+        command.add_argument("--calls", type=int)
+        command.add_argument("--seconds", type=float)
+        command.add_argument("--out", type=Path, help="the file of results")
+        command.add_argument("--no-report", action="store_true")
     for name, experiment in GOALS.items():
         commands.add_parser(name, help=experiment.QUESTION)
     real = commands.add_parser("watch-tables", help=watch_tables.QUESTION)
@@ -121,14 +137,14 @@ def parser() -> argparse.ArgumentParser:
     new = commands.add_parser("cold", help=cold.QUESTION)
     new.add_argument("--no-pack", action="store_true", help="without the release's machine code")
     new.add_argument("--only", help=f"parts, with commas: {', '.join(cold.PARTS)}")
-    new.add_argument("--report", action="store_true", help="write it into docs/performance.md")
+    new.add_argument("--report", action="store_true", help="write it into the page of figures")
     ours = commands.add_parser("environments", help="make the environments contestants need")
     ours.add_argument("names", nargs="*", choices=[*environments.ENVIRONMENTS, []])
     twice = commands.add_parser("overload", help=overload.QUESTION)
     twice.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     report = commands.add_parser("report", help="write the report of a run, or of several")
     report.add_argument("files", nargs="*")
-    report.add_argument("--readme", action="store_true", help="put the table into README.md too")
+    report.add_argument("--docs", action="store_true", help="put the tables into docs too")
     compare = commands.add_parser("compare", help="two runs or two commits, figure by figure")
     compare.add_argument("--options", default="", help="for the runs of commits, in quotes")
     for name in ("before", "after"):
@@ -144,21 +160,6 @@ def _help(name: str) -> str:
     if name == "prepare":
         return "train and convert what `all` needs, so that it has all its time for measuring"
     return str(experiments.find(name).QUESTION)
-
-
-def _options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--contestants", help="names, with commas")
-    command.add_argument("--workloads", help="names, with commas")
-    command.add_argument("--scale", type=float, help="size of models, 0.01 to 1.0")
-    command.add_argument("--count", type=int, help="pipelines of each workload")
-    command.add_argument("--seed", type=int, default=0)
-    command.add_argument("--budget", type=float, help="minutes it may take; more refine")
-    command.add_argument("--resume", action="store_true", help="go on with the file of --out")
-    command.add_argument("--rounds", type=int, help="as many at most")
-    command.add_argument("--calls", type=int)
-    command.add_argument("--seconds", type=float)
-    command.add_argument("--out", type=Path, help="the file of results")
-    command.add_argument("--no-report", action="store_true")
 
 
 def plan_of(asked: argparse.Namespace) -> Plan:
@@ -200,19 +201,6 @@ def _measure(asked: argparse.Namespace) -> None:
     )
     path = asked.out or results.new_path(asked.command)
     run = results.Run(path, about(asked.command, plan), resume=asked.resume and path.exists())
-    session = Session(plan, run, _clock(plan, names, asked, run))
-    try:
-        survey.run(session, names)
-    finally:
-        session.progress.end()
-        run.close()
-    print(f"measured in {session.clock.elapsed:.0f} s: {path}")
-    if not asked.no_report:
-        _report([path], readme=False)
-
-
-def _clock(plan: Plan, names: Sequence[str], asked: argparse.Namespace, run: results.Run) -> Clock:
-    """A clock for the remaining parts of the run, with the need of each last time."""
     needs = took()
     expected = {
         part: needs.get(took_key(plan, part), guess)
@@ -220,7 +208,17 @@ def _clock(plan: Plan, names: Sequence[str], asked: argparse.Namespace, run: res
         if part not in run.done
     }
     minutes = asked.budget or BUDGETS.get(asked.command)
-    return Clock(expected, 60 * minutes if minutes else None, rounds=plan.rounds)
+    session = Session(
+        plan, run, Clock(expected, 60 * minutes if minutes else None, rounds=plan.rounds)
+    )
+    try:
+        survey.run(session, names)
+    finally:
+        session.progress.end()
+        run.close()
+    print(f"measured in {session.clock.elapsed:.0f} s: {path}")
+    if not asked.no_report:
+        _report([path], docs=False)
 
 
 def _latest() -> Path:
@@ -230,10 +228,10 @@ def _latest() -> Path:
     return newest
 
 
-def _report(paths: list[Path], *, readme: bool) -> None:
+def _report(paths: list[Path], *, docs: bool) -> None:
     from bench.report import write
 
-    for path in write(paths, readme=readme):
+    for path in write(paths, docs=docs):
         print(f"written: {path}")
 
 

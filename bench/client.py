@@ -21,7 +21,7 @@ class Connection:
         """Connect."""
         self._read, self._write = await asyncio.open_connection("127.0.0.1", self._port)
 
-    async def __aenter__(self) -> Connection:  # noqa: PYI034 (typing.Self is not in 3.10)
+    async def __aenter__(self) -> Connection:
         """Connect; hang up at the end in any case."""
         await self.open()
         return self
@@ -41,16 +41,12 @@ class Connection:
             said = await self._read.readexactly(size)
             raise ConnectionError(f"{head[:40]!r} {said[:200]!r}")
         if b"content-length:" not in head:
-            return await self._chunks()
+            made = b""
+            while size := int(await self._read.readuntil(b"\r\n"), 16):
+                made += (await self._read.readexactly(size + 2))[:-2]
+            await self._read.readuntil(b"\r\n")
+            return made
         return await self._read.readexactly(int(head.split(b"content-length:")[1].split()[0]))
-
-    async def _chunks(self) -> bytes:
-        """A body that says its length piece by piece."""
-        made = b""
-        while size := int(await self._read.readuntil(b"\r\n"), 16):
-            made += (await self._read.readexactly(size + 2))[:-2]
-        await self._read.readuntil(b"\r\n")
-        return made
 
     def close(self) -> None:
         """Hang up."""

@@ -91,10 +91,7 @@ class Clock:
             yield number
         else:
             number = most
-        self._count_rounds(number, first, self._now() - start)
-
-    def _count_rounds(self, number: int, first: float, took: float) -> None:
-        """Record rounds: the time beyond the first, and the time of one."""
+        took = self._now() - start
         if number > 1:
             self._beyond += took - first
         self._more += (took - first) / (number - 1) if number > 1 else took

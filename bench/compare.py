@@ -39,7 +39,10 @@ def run_of(name: str, options: Sequence[str] = ()) -> Path:
             "--out",
             str(out),
         ]
-        subprocess.run(command, cwd=folder, env=_environment(folder), check=True)
+        variables = {**os.environ, "PYTHONPATH": str(folder)}
+        variables["PRETZEL_BENCH_CACHE"] = str(cache_folder().resolve())
+        variables.setdefault("PRETZEL_CACHE", str(ROOT / ".cache" / "code"))
+        subprocess.run(command, cwd=folder, env=variables, check=True)
     return out
 
 
@@ -54,14 +57,6 @@ def _tree(commit: str) -> Iterator[Path]:
         yield folder
     finally:
         _git("worktree", "remove", "--force", str(folder))
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    """The tree's packages instead of this checkout's."""
-    variables = {**os.environ, "PYTHONPATH": str(folder)}
-    variables["PRETZEL_BENCH_CACHE"] = str(cache_folder().resolve())
-    variables.setdefault("PRETZEL_CACHE", str(ROOT / ".cache" / "code"))
-    return variables
 
 
 def _git(*arguments: str) -> str:

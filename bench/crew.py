@@ -121,7 +121,7 @@ class Member:
         process.stdout.close()  # type: ignore[union-attr]  # it is a pipe
         self._log.close()
 
-    def __enter__(self) -> Member:  # noqa: PYI034 (typing.Self is not in 3.10)
+    def __enter__(self) -> Member:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -40,6 +40,9 @@ ENVIRONMENTS = {
     "treelite": Environment(
         ("treelite", "tl2cgen", "numpy", "scikit-learn==1.9.*"), "only contestants need them"
     ),
+    "m2cgen": Environment(
+        ("m2cgen", "lightgbm", "scikit-learn==1.9.*", "numpy"), "only a contestant needs it"
+    ),
     "lleaves": Environment(
         ("lleaves==1.3.0", "llvmlite<0.45", "lightgbm", "numpy<2.3"),
         "lleaves uses the pass manager that llvmlite 0.45 took out",
@@ -55,6 +58,7 @@ ENVIRONMENTS = {
         ("bentoml", "scikit-learn==1.9.*", "uvloop", "httptools"), "pins its own web framework"
     ),
     "ray": Environment(("ray[serve]", "scikit-learn==1.9.*"), "brings a cluster along"),
+    "grpcio": Environment(("grpcio",), "only a contestant needs it"),
     "litserve": Environment(("litserve", "scikit-learn==1.9.*"), "pins its own web framework"),
 }
 

@@ -31,7 +31,7 @@ _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
 def fingerprint() -> dict[str, object]:
     """The machine and its state now; part of every result."""
     return {
-        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),  # noqa: UP017 (3.10)
+        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "cpu": _field("/proc/cpuinfo", "model name") or platform.processor(),
         "mhz": _field("/proc/cpuinfo", "cpu MHz"),
         "vectors": vectors(),

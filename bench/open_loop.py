@@ -112,7 +112,16 @@ class OpenLoop:
             done = self._turn(pause)
             for _ in range(0 if rate or time.perf_counter() > end else done):
                 self._ask(time.perf_counter())
-        return self._outcome(seconds)
+        late = [(key.data.due, "lost") for key in self._selector.get_map().values()]
+        now = time.perf_counter()
+        waits = [*self._waits, *((status, now - due) for due, status in late)]
+        return Outcome(
+            seconds,
+            dict(Counter(status for status, _ in waits)),
+            [round(wait, 6) for status, wait in waits if status == "200"],
+            [round(wait, 6) for status, wait in waits if status != "200"],
+            round(self._late, 6),
+        )
 
     def _ask(self, due: float) -> None:
         try:
@@ -153,18 +162,6 @@ class OpenLoop:
             client.socket.close()
         else:
             self._idle.append(client)
-
-    def _outcome(self, seconds: float) -> Outcome:
-        late = [(key.data.due, "lost") for key in self._selector.get_map().values()]
-        now = time.perf_counter()
-        waits = [*self._waits, *((status, now - due) for due, status in late)]
-        return Outcome(
-            seconds,
-            dict(Counter(status for status, _ in waits)),
-            [round(wait, 6) for status, wait in waits if status == "200"],
-            [round(wait, 6) for status, wait in waits if status != "200"],
-            round(self._late, 6),
-        )
 
 
 def message(path: str, body: bytes, deadline: float = 0.0) -> bytes:

@@ -130,7 +130,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def new_path(kind: str) -> Path:
     """The path for a new run."""
-    stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")  # noqa: UP017 (3.10)
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
     return FOLDER / f"{stamp}-{kind}.jsonl"
 
 

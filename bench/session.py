@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TextIO
 
 from bench import machine
 from bench.clock import Clock, Took
 from bench.contestants import NAMES, find
 from bench.crew import Absent, Member
-from bench.progress import Progress
 from bench.results import Record, Run
 from bench.servers import SERVERS
 from bench.workload import Saved, Spec, cache_folder, saved
+
+_BAR = 24
+
+
+class Progress:
+    """Redraws a line on a terminal; writes few lines elsewhere."""
+
+    def __init__(self, clock: Clock, stream: TextIO | None = None) -> None:
+        self._clock = clock
+        self._stream = stream or sys.stderr
+        self._shown = -10.0
+
+    def step(self, what: str) -> None:
+        """Show the next step."""
+        now = self._clock.elapsed
+        if self._stream.isatty():
+            self._stream.write("\r\x1b[K" + self.line(what))
+        elif now - self._shown >= 10:
+            self._shown = now
+            self._stream.write(self.line(what) + "\n")
+        self._stream.flush()
+
+    def line(self, what: str) -> str:
+        """The bar, the time passed and left, what is being done."""
+        now, left = self._clock.elapsed, self._clock.left()
+        full = int(_BAR * now / (now + left)) if now + left > 0 else 0
+        bar = "#" * full + "." * (_BAR - full)
+        return f"[{bar}] {_clock(now)}, {_clock(left)} left  {what[:60]}"
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._stream.isatty():
+            self._stream.write("\n")
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 @dataclass(frozen=True)
@@ -187,16 +224,21 @@ class Session:
 
 def about(kind: str, plan: Plan) -> dict[str, Any]:
     """The first line of a run's file."""
+    servers = {name: kind.settings for name, kind in SERVERS.items()}
+    from importlib.metadata import version
+
     return {
         "kind": kind,
         "machine": machine.fingerprint(),
         "specs": [vars(each) for each in plan.specs],
         "contestants": {name: find(name).title for name in plan.contestants},
-        "settings": _settings(plan),
+        "settings": (servers | {name: find(name).settings for name in plan.contestants}),
         "rounds": plan.rounds,
         "calls": plan.calls,
         "method": METHOD,
-        "packages": _packages(),
+        "packages": {
+            name: version(name) for name in ("numpy", "numba", "llvmlite", "scikit-learn")
+        },
     }
 
 
@@ -210,15 +252,3 @@ METHOD = (
     "pipeline's mean, has a table of its own. Cold is each pipeline's first call in its process. "
     "Figures are medians over rounds, with the extremes."
 )
-
-
-def _settings(plan: Plan) -> dict[str, str]:
-    """The settings of servers and contestants."""
-    servers = {name: kind.settings for name, kind in SERVERS.items()}
-    return servers | {name: find(name).settings for name in plan.contestants}
-
-
-def _packages() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("numpy", "numba", "llvmlite", "scikit-learn")}

@@ -44,19 +44,14 @@ def run(session: Session, names: Sequence[str]) -> None:
             experiments.find(part).run(session)
         else:
             with session.crew(part) as crew:
-                _phases(session, crew, phases)
+                early = [name for name in phases if name in {"memory", "load_time"}]
+                for name in early:
+                    experiments.find(name).measure(session, crew)
+                check(session, crew)
+                for name in phases:
+                    if name not in early:
+                        experiments.find(name).measure(session, crew)
         session.finish(part)
-
-
-def _phases(session: Session, crew: Crew, phases: Sequence[str]) -> None:
-    """Memory and loading first, in fresh processes; then answers are checked, then timed."""
-    early = [name for name in phases if name in {"memory", "load_time"}]
-    for name in early:
-        experiments.find(name).measure(session, crew)
-    check(session, crew)
-    for name in phases:
-        if name not in early:
-            experiments.find(name).measure(session, crew)
 
 
 def check(session: Session, crew: Crew) -> None:

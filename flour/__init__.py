@@ -32,8 +32,11 @@ from flour.language.sources import (
 )
 
 if TYPE_CHECKING:
+    from flour.boosters.catboost import from_catboost
     from flour.boosters.lightgbm import from_lightgbm
     from flour.boosters.xgboost import from_xgboost
+    from flour.embeddings import from_embedding
+    from flour.language.adapters import adapts
     from flour.language.graph_file import load_graph, save_graph
     from flour.language.graphs import ensemble, fetch, first_match, model, plan, repeat, switch
     from flour.language.remote import call
@@ -55,6 +58,7 @@ __all__ = [
     "Type",
     "Vector",
     "Whole",
+    "adapts",
     "call",
     "category",
     "concat",
@@ -62,6 +66,8 @@ __all__ = [
     "ensemble",
     "fetch",
     "first_match",
+    "from_catboost",
+    "from_embedding",
     "from_lightgbm",
     "from_onnx",
     "from_sklearn",
@@ -94,16 +100,21 @@ register(
     ModelFormat("xgboost", (".json", ".ubj", ".model", ".bst", ".xgb", ".deprecated")),
     "flour.boosters.xgboost",
 )
-register(ModelFormat("onnx", (".onnx",)), "flour.onnx")
 register(
-    ModelFormat("sklearn", (".joblib", ".pkl", ".pickle"), runs_code=True),
-    "flour.sklearn.importer",
+    ModelFormat(
+        "catboost", (".json", ".cbm"), begins=(b'{\n  "features_in', b'{\n  "ctr_data"', b"CBM")
+    ),
+    "flour.boosters.catboost",
 )
+register(ModelFormat("onnx", (".onnx",)), "flour.onnx")
+register(ModelFormat("sklearn", (".joblib", ".pkl", ".pickle")), "flour.sklearn.importer")
 register(ModelFormat("skops", (".skops",)), "flour.sklearn.skops_file")
+register(ModelFormat("embedding", ()), "flour.embeddings")
 
 
 #: Modules of functions that few processes need.
 _LATER = {
+    "adapts": "flour.language.adapters",
     "call": "flour.language.remote",
     **dict.fromkeys(("load_graph", "save_graph"), "flour.language.graph_file"),
     **dict.fromkeys(

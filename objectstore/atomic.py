@@ -8,11 +8,12 @@ written, without relying on process numbers or clocks.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from objectstore import system
 
 Chunk = bytes | memoryview
 """Bytes to write."""
@@ -53,7 +54,7 @@ def make_directory(path: Path, *, durable: bool = True) -> None:
     with suppress(FileExistsError):
         path.mkdir()
         if durable:
-            _sync_directory(path.parent)
+            system.sync_directory(path.parent)
 
 
 def unwritable(directory: Path) -> str:
@@ -70,23 +71,25 @@ def unwritable(directory: Path) -> str:
 
 def _try_to_write(path: Path, chunks: Sequence[Chunk], *, durable: bool) -> bool:
     temporary = path.parent / f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BINARY
     with os.fdopen(os.open(temporary, flags, 0o666), "wb", buffering=0) as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            system.lock(file)
             for chunk in chunks:
                 rest = memoryview(chunk)
                 while rest:  # one call may write fewer bytes (at most 2 GiB on Linux)
                     rest = rest[os.write(file.fileno(), rest) :]
             if durable:
                 os.fsync(file.fileno())
+            if not system.MOVES_OPEN:
+                file.close()  # a sweep that takes it now is seen, and it is written again
             if not _renamed(temporary, path):
                 return False
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
     if durable:
-        _sync_directory(path.parent)
+        system.sync_directory(path.parent)
     return True
 
 
@@ -102,22 +105,14 @@ def _renamed(temporary: Path, path: Path) -> bool:
 def _removed_leftover(path: Path) -> bool:
     """Delete a temporary file unless its writer lives; returns whether it was deleted."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | system.BINARY)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
-    except (BlockingIOError, FileNotFoundError):
+        system.lock(descriptor, wait=False)
+    except BlockingIOError:
+        os.close(descriptor)
         return False
-    finally:
-        os.close(descriptor)
-    return True
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    there = bool(os.fstat(descriptor).st_nlink)
+    system.discard(path, descriptor)
+    return there

@@ -140,7 +140,7 @@ def aligned_room(nbytes: int) -> NDArray[np.uint8]:
     return memory[start : start + nbytes]
 
 
-class _Memory:
+class _ReadOnly:
     """Read-only memory for arrays, by numpy's array interface; keeps its owner alive."""
 
     __slots__ = ("__array_interface__", "__weakref__", "kept")
@@ -156,7 +156,7 @@ def only_read(
 
     It cannot be made writeable: its base is not an array, and has no buffer.
     """
-    memory = _Memory()
+    memory = _ReadOnly()
     memory.kept = kept
     memory.__array_interface__ = {
         "version": 3,

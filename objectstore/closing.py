@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 
 class Closing:

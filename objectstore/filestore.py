@@ -14,7 +14,6 @@ exclusive one.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -22,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from objectstore import atomic, layout
+from objectstore import atomic, layout, system
 from objectstore.archive import Archive
 from objectstore.atomic import Chunk
 from objectstore.blob import Blob
@@ -35,7 +34,7 @@ from objectstore.strings import Parameter, Strings
 _SUFFIX = ".blob"
 
 GRACE_SECONDS = 300.0
-"""How long a parameter without an owner is kept: far longer than from `put` to `hold`."""
+"""Seconds for which a parameter without an owner is kept: far longer than from `put` to `hold`."""
 
 #: Freeing looks at every owner file: each call of `release` pays for about so many.
 _LOOKS_A_RELEASE = 16
@@ -120,7 +119,7 @@ class FileStore(Store):
         """Add parameters to an owner, all or none; this is on disk when the call returns."""
         self._check_open()
         digests = {item if isinstance(item, str) else self.put(item) for item in items}
-        with self._locked(fcntl.LOCK_EX):
+        with self._locked():
             for digest in sorted(digests):
                 if not self._path(digest).exists():
                     raise self._missing(digest)
@@ -134,7 +133,9 @@ class FileStore(Store):
         calls, by `close`, and by `gc` where the process was killed before.
         """
         self._check_open()
-        with self._locked(fcntl.LOCK_EX):
+        if not self.directory.exists():  # whoever made it for a time has ended first
+            return 0
+        with self._locked():
             self._released |= self._owners.one(owner)
             self._owners.remove(owner)
             self._releases += 1
@@ -145,7 +146,7 @@ class FileStore(Store):
         """Free what was released, and stop using the store; parameters handed out stay valid."""
         if not self._closed and self._released:
             # What is not freed now, `gc` frees.
-            with suppress(OSError, DamagedBlob), self._locked(fcntl.LOCK_EX):
+            with suppress(OSError, DamagedBlob), self._locked():
                 self._free_released()
         super().close()
 
@@ -154,13 +155,13 @@ class FileStore(Store):
         self._check_open()
         for directory in (self.directory / "owners", *self._blob_folders()):
             atomic.sweep(directory)
-        with self._locked(fcntl.LOCK_EX):
+        with self._locked():
             return sum(map(self._delete_expired, self._unheld(self.digests())))
 
     def fsck(self, *, repair: bool = False) -> FsckReport:
         """Read and verify every file. `repair` moves damaged ones to the quarantine."""
         self._check_open()
-        with self._locked(fcntl.LOCK_EX):
+        with self._locked():
             blobs = {path: self._blob_problem(path) for path in self._files()}
             owners = {path: self._owners.problem(path) for path in self._owners.files()}
             bad = {path: problem for path, problem in {**blobs, **owners}.items() if problem}
@@ -216,12 +217,11 @@ class FileStore(Store):
         return is_digest(path.stem) and path == self._path(path.stem)
 
     @contextmanager
-    def _locked(self, how: int) -> Iterator[None]:
+    def _locked(self, *, shared: bool = False) -> Iterator[None]:
         """Hold the store's lock; opened anew each time, so threads exclude each other."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self.directory / "lock", flags, 0o666)
+        descriptor = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(descriptor, how)
+            system.lock(descriptor, shared=shared)
             with self._lock:
                 yield
         finally:
@@ -229,7 +229,7 @@ class FileStore(Store):
 
     def _renew_grace(self, path: Path, size: int) -> bool:
         """Restart the file's grace period; returns whether it exists in full length."""
-        with self._locked(fcntl.LOCK_SH):
+        with self._locked(shared=True):
             try:
                 os.utime(path)
                 return path.stat().st_size == size

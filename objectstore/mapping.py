@@ -11,15 +11,16 @@ import ctypes
 import mmap
 import os
 import stat
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
 
+from objectstore import system
 from objectstore.blob import aligned_room, only_read
 from objectstore.errors import StoreError
 
@@ -45,8 +46,7 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 
 def read_only(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     """The bytes of a regular file, aligned and not writeable; mapped unless the file is small."""
-    # Not blocking: opening a pipe that was put in the place of a file must not hang.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = os.open(path, system.READ)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -96,7 +96,7 @@ def settle(
     """
     address = buffer.ctypes.data
     mapping = _mappings.get(address)
-    if mapping is None or sys.platform != "linux":
+    if mapping is None or not system.LINUX:
         return False
     spans = _spans(arrays, address, address + mapping.size)
     for start, end in spans:
@@ -143,6 +143,8 @@ def _read(descriptor: int, size: int) -> bytes:
 def _map(descriptor: int, size: int) -> NDArray[np.uint8]:
     """The file's pages, shared with every other process that maps it, until no array needs them."""
     libc = _libc()
+    if libc is None:
+        return system.mapped(descriptor, size)
     address = libc.mmap(None, size, _PROT_READ, _MAP_SHARED, descriptor, 0)
     if address == _MAP_FAILED:
         number = ctypes.get_errno()
@@ -175,27 +177,16 @@ _mappings: dict[int, _MappedArrays] = {}
 #: First pages of all arrays that are mapped apart, of all mappings.
 _apart: set[int] = set()
 
-_LIBC: list[ctypes.CDLL] = []
 
-
-def _libc() -> ctypes.CDLL:
-    """The C library with the two calls declared; loaded when first needed."""
-    if not _LIBC:
-        if sys.platform == "win32":
-            raise StoreError("files can be mapped on POSIX systems only", where="objectstore")
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.mmap.restype = ctypes.c_void_p
-        libc.mmap.argtypes = (
-            ctypes.c_void_p,
-            ctypes.c_size_t,
-            ctypes.c_int,
-            ctypes.c_int,
-            ctypes.c_int,
-            ctypes.c_long,
-        )
-        libc.madvise.restype = ctypes.c_int
-        libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-        libc.munmap.restype = ctypes.c_int
-        libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-        _LIBC.append(libc)
-    return _LIBC[0]
+@cache
+def _libc() -> Any:
+    """The C library with the calls declared; None where it has none of them."""
+    libc = system.c_library()
+    if not hasattr(libc, "madvise"):
+        return None
+    libc.mmap.restype = ctypes.c_void_p
+    size, number = ctypes.c_size_t, ctypes.c_int
+    libc.mmap.argtypes = (ctypes.c_void_p, size, number, number, number, ctypes.c_long)
+    libc.madvise.argtypes = (ctypes.c_void_p, size, number)
+    libc.munmap.argtypes = (ctypes.c_void_p, size)
+    return libc

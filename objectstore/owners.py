@@ -33,7 +33,7 @@ class Owners:
         self._durable = durable
         self._read: dict[str, tuple[Stamp, str, frozenset[str]]] = {}
         self.count = 0
-        """How many there were when they were listed last."""
+        """Their number when they were last listed."""
 
     def all(self) -> dict[str, frozenset[str]]:
         """For each owner the digests it holds."""
@@ -84,7 +84,9 @@ class Owners:
 
     def _entry(self, path: Path) -> tuple[Stamp, str, frozenset[str]] | None:
         try:
-            stamp = _stamp(path)
+            # Changes whenever the file is replaced.
+            status = path.stat()
+            stamp = status.st_mtime_ns, status.st_size, status.st_ino
             cached = self._read.get(path.name)
             return cached if cached and cached[0] == stamp else (stamp, *self._parse(path))
         except FileNotFoundError:
@@ -106,9 +108,3 @@ class Owners:
                 hint="fsck(repair=True) moves it out of the way; then hold again what it held",
             )
         return owner, digests
-
-
-def _stamp(path: Path) -> Stamp:
-    """Changes whenever the file is replaced."""
-    status = path.stat()
-    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from flour.core.provenance import belongs_to_us
 from flour.data import arrow_strings
 from oven.bake import bake, link, rewritten
-from oven.plans.plan import Plan, bakers, reporters
+from oven.plans.plan import HasPlan, Plan, bakers, reporters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oven.optimise.rewrite import RewriteTrace
     from oven.plans.saved import load
 
-__all__ = ["Plan", "bake", "link", "load", "rewritten"]
+__all__ = ["HasPlan", "Plan", "bake", "link", "load", "rewritten"]
 
 
 belongs_to_us(__file__)

@@ -27,7 +27,7 @@ def bake(
 
     With `exact`, only rewrites that keep every bit are made and sums keep their order. Code that is
     in no cache is compiled on another thread, and until it is there the plan answers from the
-    operators' definitions: `plan.tier` says which, `plan.wait()` waits, and `background=False`
+    operators' definitions: `plan.code.tier` says which, `plan.wait()` waits, and `background=False`
     compiles before this returns; an executor compiles on its threads. With `on_missing="answer"`,
     rows that the program refuses for NaN or infinity are computed.
 
@@ -35,7 +35,8 @@ def bake(
     Python, the functions that it calls; they have the same bits, and take ten times as long. Words
     of single instructions are LLVM's in both, and so are the passes. Plans share what calls their
     stages, the entries and the loop over tiles: `PRETZEL_COMPILER=numba` has numba compile these,
-    too. Saved plans do not remember it.
+    too. Saved plans do not remember it. With `compiler="portable"`, answers have the same bits on
+    every processor, those of `oven.export`.
     """
     _check(flow)
     if not refuses(on_missing):

@@ -28,7 +28,7 @@ _sink: Callable[[str], object] | None = None
 
 
 def level() -> int:
-    """How much to show: 0 is nothing."""
+    """The amount to show: 0 is nothing."""
     asked = os.environ.get("PRETZEL_DEBUG", "0") or "0"
     if not asked.isdecimal():
         raise ParameterError(

@@ -3,6 +3,7 @@
 FlourError (flour.core.errors)
 ├── CompileError     our emitted code did not compile: a bug here, the source is attached
 │   └── NoCompiler   there is no compiler for it: a library is not installed
+├── NotExportable    a program, or a tool on this machine, cannot make this artefact
 ├── RewriteError     a rule broke an invariant, or the rules never came to rest
 ├── DamagedPlan      a saved plan is not what a plan can be
 └── OtherUnicode     a warning: a plan was saved where Python knew other characters
@@ -41,6 +42,10 @@ class NoCompiler(CompileError):
             found=why or None,
             hint=f"definitions in numpy answer, more slowly; pip install {library}",
         )
+
+
+class NotExportable(FlourError):
+    """A program, or a tool on this machine, cannot make the artefact that is asked for."""
 
 
 class RewriteError(FlourError):

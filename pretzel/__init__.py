@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     import flour
     from flour import from_lightgbm, from_onnx, from_sklearn, from_skops, from_xgboost, to_onnx
     from objectstore import Explained as PretzelError
+    from pretzel.asgi_app import AsgiApp as asgi  # noqa: N813 (made as a function is called)
     from pretzel.model import Model, compile, load  # noqa: A004 (pretzel.compile)
     from pretzel.serving import serve
     from runtime import InferenceSession, Runtime
     from runtime.bulk import duckdb, mlflow, pandas, polars, ray, spark
-    from runtime.cluster.serving import ClusterClient as Client
+    from runtime.client import AsyncClient, Client
     from runtime.http import Server, ServerSettings
 
 __all__ = [
+    "AsyncClient",
     "Client",
     "InferenceSession",
     "Model",
@@ -39,6 +41,7 @@ __all__ = [
     "Runtime",
     "Server",
     "ServerSettings",
+    "asgi",
     "compile",
     "duckdb",
     "flour",
@@ -59,16 +62,17 @@ __all__ = [
 
 #: Where each name comes from: a module, and the name there if it is another one.
 _HOMES = {
-    "Client": "runtime.cluster.serving:ClusterClient",
     "InferenceSession": "runtime",
     "Model": "pretzel.model",
     "PretzelError": "objectstore:Explained",
     "Runtime": "runtime",
     "Server": "runtime.http",
     "ServerSettings": "runtime.http",
+    "asgi": "pretzel.asgi_app:AsgiApp",
     "compile": "pretzel.model",
     "load": "pretzel.model",
     "serve": "pretzel.serving",
+    **dict.fromkeys(("AsyncClient", "Client"), "runtime.client"),
     **dict.fromkeys(("duckdb", "mlflow", "pandas", "polars", "ray", "spark"), "runtime.bulk"),
     **dict.fromkeys(("from_lightgbm", "from_onnx", "from_skops", "from_sklearn"), "flour"),
     **dict.fromkeys(("from_xgboost", "to_onnx"), "flour"),
@@ -107,13 +111,12 @@ def _check_packages() -> None:
         spec = find_spec(name)  # which imports nothing
         place = "" if spec is None else spec.origin or ""
         if not place or not Path(place).read_bytes().startswith(begins):
-            ours = {"pretzel-runtime"}
-            others = ", ".join({*packages_distributions().get(name, ())} - ours)
-            raise ImportError(
-                f"the package {name!r} is not Pretzel's own: {place or 'it is not there'} is of "
-                f"{others or 'an unknown distribution'}; install pretzel-runtime in an environment "
-                "without that distribution"
-            )
+            others = ", ".join({*packages_distributions().get(name, ())} - {"pretzel-runtime"})
+            where = f"{place or 'it is not there'} is of {others or 'no distribution'}"
+            way = "install pretzel-runtime in an environment without that distribution"
+            if place and not others:  # a file of the user's own, beside a script
+                way = "rename it"
+            raise ImportError(f"the package {name!r} is not Pretzel's own: {where}; {way}")
 
 
 _check_packages()

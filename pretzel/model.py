@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 import oven
-from flour.core.errors import NotRectangular
+from flour.core.errors import FlourError, ImportRefused, NotRectangular, TypeMismatch
 from flour.core.types import Record, Vector
 from flour.data.batch import Batch, row_count
 from flour.language.flow import Flow, outputs
+from flour.ops.reduce import ArgMax
 from flour.ops.require import OnMissing, refuses, without_checks
+from flour.pickles.standins import StandIn
 from oven import Plan
-from oven.entry.array_call import Conversion, open_array_call
-from pretzel.original import opened
+from oven.entry.array_call import FixedLabels, open_array_call
+from oven.entry.array_entry import Call
+from pretzel.original import Original, opened
 from runtime.errors import NotOffered
 
 if TYPE_CHECKING:
+    from oven.export import Exported, Form
     from oven.plans.attribution import Attribution
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
@@ -43,23 +47,39 @@ def compile(  # noqa: A001 (the name people expect: pretzel.compile)
     >>> model.predict(X)
 
     `source` is a fitted estimator, a booster, an ONNX model, a program, a plan, or the path of a
-    file of one of these; a pickle runs code when it is read, and wants `trust_pickle`. `sample`
-    (a few rows) settles the input's columns and dtypes. With `verify`, these rows are replayed on
-    the original, and a mismatch is refused. With `allow_python`, steps without native code are
-    called as Python. Rows with NaN or infinity are refused as the original does; with
-    `on_missing="answer"` they are computed. With `exact`, sums keep their order.
+    file of one of these. A pickle is read as data: nothing of it is run. `sample` (a few rows)
+    settles the input's columns and dtypes. With `verify`, these rows are replayed on the original,
+    and a mismatch is refused; they are the sample if one is needed and not given. With
+    `allow_python`, steps without native code are called as Python. Of a pickle, both need
+    `trust_pickle`, with which it is unpickled: this runs code of its author. Rows with NaN or
+    infinity are refused as the original does; with `on_missing="answer"` they are computed. With
+    `exact`, sums keep their order.
     """
-    original = opened(source, sample, allow_python=allow_python, trust_pickle=trust_pickle)
-    plan = original.plan
-    if plan is None or (exact and not plan.exact) or not refuses(on_missing):
-        flow = original.read(on_missing=on_missing)
-        flow = flow if refuses(on_missing) else without_checks(flow)
-        plan = oven.bake(flow, exact=exact or (plan is not None and plan.exact))
+
+    def read(sample: object) -> tuple[Original, Plan]:
+        found = opened(source, sample, allow_python=allow_python, trust_pickle=trust_pickle)
+        plan = found.plan
+        if plan is None or (exact and not plan.exact) or not refuses(on_missing):
+            flow = found.read(on_missing=on_missing)
+            flow = flow if refuses(on_missing) else without_checks(flow)
+            plan = oven.bake(flow, exact=exact or (plan is not None and plan.exact))
+        return found, plan
+
+    try:
+        original, plan = read(sample)
+    except (ImportRefused, TypeMismatch) as problem:
+        if sample is not None or verify is None:
+            raise
+        try:  # the estimator does not say what its columns are; these rows do
+            original, plan = read(verify)
+        except FlourError:
+            raise problem from None
     model = Model(
         plan,
         original.estimator,
         # Only once they are asked for; until then this keeps the estimator.
         lambda: _logarithms(original.read(on_missing=on_missing, log_probabilities=True)),
+        original.library,
     )
     if verify is not None:
         original.verify(model.plan, verify)
@@ -68,14 +88,15 @@ def compile(  # noqa: A001 (the name people expect: pretzel.compile)
     return model
 
 
-def load(path: str | Path) -> Model:
+def load(path: str | Path, *, allow_python: bool = False) -> Model:
     """Open a model that `Model.save`, or `pretzel import`, has written; no code of it is run.
 
     >>> model = pretzel.load("churn.pretzel")
 
     Labels that are texts come as objects: the estimator's own array type is not in the file.
+    A model with Python steps wants `allow_python`: their modules are imported, which runs code.
     """
-    return Model(oven.load(path))
+    return Model(oven.load(path, allow_python=allow_python))
 
 
 def _logarithms(flow: Flow) -> Flow:
@@ -126,8 +147,9 @@ class Model:
         plan: Plan,
         estimator: object = None,
         logarithms: Callable[[], Flow] | None = None,
+        library: str = "",
     ) -> None:
-        self.plan, self.flow = plan, plan.flow
+        self.plan, self.flow, self._library = plan, plan.flow, library
         self.outputs = tuple(plan.outputs)
         self._facts = {
             name: getattr(estimator, name) for name in _FACTS if hasattr(estimator, name)
@@ -135,14 +157,17 @@ class Model:
         #: Methods that could be but that the estimator has not.
         self.missing: frozenset[str] = frozenset()
         if estimator is not None:
-            self.missing = frozenset(name for name in METHODS if not hasattr(estimator, name))
+            # Of an estimator that was read as data, the outputs tell of `predict` and `transform`.
+            sure = METHODS if not isinstance(estimator, StandIn) else METHODS[1:-1]
+            self.missing = frozenset(name for name in sure if not hasattr(estimator, name))
+        #: From a row or a block to all outputs, once it was asked for.
+        self._entry: Call | None = None
         #: The plans of methods, or of the outputs that they have in common.
         self.parts: dict[str, Plan] = {}
         #: The program of predict_log_proba.
         self.logarithms = logarithms or (lambda: _logarithms(self.flow))
         kinds = list(plan.inputs.values())
         # Training libraries want at least one row of numbers, XGBoost does not; texts may be none.
-        library = type(estimator).__module__.partition(".")[0]
         numbers = isinstance(kinds[0], Vector | Record)
         self._wants_rows = estimator is not None and library != "xgboost" and numbers
         for name, method in vars(Model).items():
@@ -156,7 +181,7 @@ class Model:
             return False
         classes = self._facts.get("classes_")
         dtype = classes.dtype if name == "label" and isinstance(classes, np.ndarray) else None
-        labels = None if dtype is None else Conversion.of_labels(self.flow[name].node, dtype)
+        labels = None if dtype is None else FixedLabels.of_labels(self.flow[name].node, dtype)
         key = method.method if method.late else name
         if key not in self.parts:
             alone = name == "probabilities_0" or len(self.outputs) == 1
@@ -165,6 +190,11 @@ class Model:
             bakes = labels is not None or method.late or not alone
             self.parts[key] = oven.bake(part, exact=self.plan.exact) if bakes else self.plan
         answer = EstimatorMethod(self.parts[key], wants_rows=self._wants_rows)
+        # CatBoost's labels are a column where the loss is one of several classes.
+        below = self.flow[name].node.inputs if name == "label" else ()
+        answer.column = self._library == "catboost" and any(
+            isinstance(node.op, ArgMax) for node in below
+        )
         if labels is not None:
             answer.converted = labels
         else:
@@ -181,7 +211,9 @@ class Model:
 
     def run(self, rows: object) -> dict[str, Any]:
         """Every output of the program for a row or a block, by name."""
-        return dict(zip(self.outputs, self.plan.entry()(rows), strict=True))
+        if self._entry is None:
+            self._entry = self.plan.entry()
+        return dict(zip(self.outputs, self._entry(rows), strict=True))
 
     def run_arrow(self, data: object) -> Any:
         """Every output for a batch or a table of Arrow, as a batch of Arrow."""
@@ -195,7 +227,7 @@ class Model:
         background: object = None,
         samples: int = 64,
     ) -> Attribution:
-        """What each column adds to each row's score, as shapley values where they are exact.
+        """Contributions of each column to each row's score, as shapley values where they are exact.
 
         Without an `output`, the first of scores, value and probabilities is explained. Shares are
         against the mean of the `background` (some rows), or else of the training data.
@@ -213,9 +245,40 @@ class Model:
 
         return explain(self.plan, stage, form, data)
 
-    def save(self, path: str | Path) -> None:
-        """Write the model as data, never code; `pretzel.load` and `pretzel serve` read it."""
-        self.plan.save(path)
+    def save(self, path: str | Path, *, training: object = None) -> None:
+        """Write the model as data, never code; `pretzel.load` and `pretzel serve` read it.
+
+        Ranges and counts of the `training` rows go with it, which drift is measured against.
+        """
+        facts = None
+        if training is not None:
+            from runtime.watch import training_of
+
+            facts = training_of(self.plan, training)
+        self.plan.save(path, training=facts)
+
+    def export(
+        self,
+        folder: str | Path,
+        *,
+        to: Form = "so",
+        name: str = "model",
+        outputs: Sequence[str] = (),
+        rows: object = None,
+        blocks: bool = False,
+    ) -> Exported:
+        """Write the model for programs without Python: c, so, wasm, wasi or npm.
+
+        >>> model.export("out", to="npm", name="churn", rows=X[:100])
+
+        The artefact has these `outputs`, and is written once it has answered the `rows` (or made-up
+        ones) with the right bits: see `oven.export`, which has other processors, too.
+        """
+        from oven.export import export
+
+        return export(
+            self.plan, folder, to=to, name=name, outputs=outputs, rows=rows, blocks=blocks
+        )
 
     def __getattr__(self, name: str) -> Any:
         facts = self.__dict__.get("_facts", {})
@@ -274,12 +337,15 @@ class EstimatorMethod:
             place for place, name in enumerate(plan.outputs) if "probabilities_" in name
         ]
         #: What becomes of the output, and the dtype to answer in, if it is not the output's own.
-        self.converted: Conversion | None = None
+        self.converted: FixedLabels | None = None
         self.dtype: np.dtype[Any] | None = None
+        #: Answers are a matrix of one column.
+        self.column = False
 
     def opened(self) -> Callable[[Any], Any]:
         """This, in machine code if that can be and a dtype is not left to be changed."""
         changes = self.dtype is not None and self.dtype != _dtype(self.plan)
+        changes = changes or self.column
         if self._entry is not None and not self._several and not changes:
             native = open_array_call(self._entry, self._answer, converted=self.converted)
             if native is not None:
@@ -306,6 +372,7 @@ class EstimatorMethod:
         return self._finished(values[0])
 
     def _finished(self, value: Any) -> Any:
+        value = value[:, np.newaxis] if self.column else value
         if self.converted is not None:
             return self.converted(value)
         if self.dtype is not None and value.dtype != self.dtype:

@@ -1,4 +1,4 @@
-"""Where a compiled model comes from: an estimator, a booster, an ONNX model, a program, a file."""
+"""Sources of compiled models: estimators, boosters, ONNX models, programs, files."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from typing import Any
 
 import flour
 import oven
+from flour.core.errors import ImportRefused
 from flour.language.flow import Flow
 from flour.ops.require import OnMissing
-from flour.sklearn.originals import original
+from flour.pickles import parted
+from flour.sklearn.file import read_as_data
+from flour.sklearn.originals import original, raw_booster
 from oven import Plan
 from runtime.repository import formats
-from runtime.repository.errors import UnsupportedModel, Untrusted
+from runtime.repository.errors import UnsupportedModel
 from runtime.repository.files import Folder
 from runtime.verify import verify, verify_answers
 
 
-@dataclass(frozen=True)
+@dataclass
 class Original:
     """A source of a program, which can be asked what it answers itself."""
 
@@ -31,6 +34,8 @@ class Original:
     """The fitted estimator, if it is one: its methods and attributes are kept."""
     plan: Plan | None = None
     """The plan, if the source is one."""
+    library: str = ""
+    """The library that answers the estimator's methods."""
 
 
 def opened(source: object, sample: object, *, allow_python: bool, trust_pickle: bool) -> Original:
@@ -61,17 +66,15 @@ def _form(source: object) -> str:
 def _raw(form: str, source: Any) -> bytes:
     if form == "onnx":
         return bytes(source.SerializeToString())
-    if form == "lightgbm":
-        return bytes(source.model_to_string().encode())
-    return bytes(source.save_raw("ubj"))
+    return raw_booster(source)
 
 
-def _of_data(form: str, raw: bytes, where: str = "") -> Original:
+def _of_data(form: str, raw: bytes, where: str = "", sample: object = None) -> Original:
     def check(plan: Plan, rows: object) -> None:
         verify_answers(plan, original(form, raw)(rows), rows, f"the {form} model")
 
-    program = formats.program(form, raw, where or f"the {form} model")
-    return Original(lambda **_: program, check)
+    program = formats.program(form, raw, where or f"the {form} model", sample=sample)
+    return Original(lambda **_: program, check, library=form)
 
 
 def _of_estimator(source: object, sample: object, *, allow_python: bool) -> Original:
@@ -83,23 +86,39 @@ def _of_estimator(source: object, sample: object, *, allow_python: bool) -> Orig
             log_probabilities=log_probabilities,
         )
 
-    return Original(read, lambda plan, rows: verify(plan, source, rows), source)
+    library = type(source).__module__.partition(".")[0]
+    return Original(read, lambda plan, rows: verify(plan, source, rows), source, library=library)
 
 
 def _of_file(path: Path, sample: object, *, allow_python: bool, trust_pickle: bool) -> Original:
-    folder = Folder(path.parent)
+    folder, (path, part) = Folder(path.parent), parted(path)
     form = formats.of(folder, path)
     if form == formats.PLAN:
         return _of_plan(oven.load(path))
-    try:
-        formats.check_trust(form, str(path), trust_pickle=trust_pickle)
-    except Untrusted as problem:
-        problem.hint = "if you trust its author: trust_pickle=True"
-        raise
     raw = folder.read(path)
-    if form == formats.SKLEARN:
-        return _of_estimator(formats.estimator(raw, str(path)), sample, allow_python=allow_python)
-    return _of_data(form, raw, str(path))
+    if form != formats.SKLEARN:
+        return _of_data(form, raw, str(path), sample)
+    where = str(path)
+    source = read_as_data(raw, where, part)
+    data = _of_estimator(source, sample, allow_python=allow_python)
+
+    def check(plan: Plan, rows: object) -> None:
+        asked = formats.original(form, raw, where, part, trust_pickle=trust_pickle)
+        if own := _form(asked):
+            verify_answers(plan, original(own, _raw(own, asked))(rows), rows, f"the {own} model")
+        else:
+            verify(plan, asked, rows)
+
+    def read(**how: object) -> Flow:
+        try:
+            return data.read(**how)
+        except ImportRefused as problem:
+            found.estimator = formats.trusted(raw, where, problem, part, trust_pickle=trust_pickle)
+        found.read = _of_estimator(found.estimator, sample, allow_python=allow_python).read
+        return found.read(**how)
+
+    found = Original(read, check, source, library=data.library)
+    return found
 
 
 def _of_plan(plan: Plan) -> Original:

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from flour.core.errors import check_names
 from pretzel.model import Model, compile  # noqa: A004 (pretzel.compile)
 from runtime import Runtime
 from runtime.cli.serving import until_signal
 from runtime.http import Server, ServerSettings
-from runtime.repository import Event, Repository
+from runtime.repository import FolderEvent, Repository
 
 log = logging.getLogger("pretzel")
 Models: TypeAlias = Mapping[str, object] | str | Path
@@ -61,14 +61,15 @@ class Serving:
 
     def wait(self) -> None:
         """Serve until this is interrupted, such as by Ctrl-C, and then close."""
-        with self, until_signal() as ended:
+        server = self._server
+        with self, until_signal(server.reload if server.settings.tls_cert else None) as ended:
             ended.wait()
 
     def close(self) -> None:
         """Finish the requests in progress and end."""
         self._held.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Serving:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,7 +80,7 @@ def _compiled(model: object, *, trust_pickle: bool) -> Model:
     return model if isinstance(model, Model) else compile(model, trust_pickle=trust_pickle)
 
 
-def _tell(event: Event) -> None:
+def _tell(event: FolderEvent) -> None:
     if event.kind == "refused":
         log.warning("%s@%s is not served: %s", event.name, event.version, event.reason)
 
@@ -98,7 +99,8 @@ def serve(
 
     The settings are those of `ServerSettings`. A folder is followed: models that appear in it, or
     change, are loaded under traffic; graphs in it have coroutines from the modules `allow_python`.
-    Pickles want `trust_pickle`. Outside a `with` block, `wait` keeps the program running.
+    Pickles are read as data; with `trust_pickle`, those that are refused so are unpickled. Outside
+    a `with` block, `wait` keeps the program running.
     """
     check_names("pretzel.serve", ServerSettings, settings)
     made = ServerSettings(**settings)

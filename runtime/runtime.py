@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import oven
@@ -22,11 +22,11 @@ from flour.core.errors import FlourError, check_names
 from flour.language.flow import Flow
 from flour.language.graph_file import is_graph_file, load_graph
 from objectstore import MemoryStore, Store
-from oven import Plan
+from oven import HasPlan, Plan
 from oven.compiler import cache
 from oven.run.helpers import desk
 from oven.run.native_run import thread_bytes
-from runtime.errors import BadRegistration
+from runtime.errors import BadRegistration, UnknownEndpoint
 from runtime.routing.route import Route, addressed
 from runtime.service import batches
 from runtime.service.answerers import NOBODY, Asked, InferCall
@@ -107,7 +107,7 @@ class Runtime:
         common parts of plans. At most `inline_limit` callers compute at once. Files of graphs may
         name coroutines of the modules `allow_python`.
         """
-        check_options(executors, memory_budget, trust_code, allow_python)
+        check_options(executors, memory_budget, trust_code, allow_python, result_bytes)
         self._own_store, self._trust_code = store is None, trust_code
         self._allow_python = check_modules(allow_python)
         self.store = MemoryStore() if store is None else store
@@ -135,7 +135,7 @@ class Runtime:
     def register(  # noqa: PLR0913 (each has a default)
         self,
         name: str,
-        source: Plan | Flow | str | Path,
+        source: Plan | Flow | HasPlan | str | Path,
         version: str | int | None = None,
         *,
         reserve: bool | int = False,
@@ -145,7 +145,7 @@ class Runtime:
         replace: bool = False,
         notes: Mapping[str, object] | None = None,
     ) -> str:
-        """Serve a plan, a program, a graph or the file of a plan; the version it got.
+        """Serve a compiled model, a plan, a program, a graph or a plan's file; the version it got.
 
         It answers the endpoint's requests from now on. With `activate=False`, or where a route says
         what answers, only those that name its version. `reserve` gives it executors of its own;
@@ -212,16 +212,18 @@ class Runtime:
                 path, trust = Path(source).absolute(), self._trust_code
                 plan = oven.load(path, store=store, background=background, trust_code=trust)
                 return plan, path, None
+            case HasPlan():
+                return self._plan(source.plan, exact, background, owner)
         raise BadRegistration(
             "this is no plan, program or file of a plan",
             found=type(source).__name__,
-            hint="an estimator is imported first: flour.from_sklearn(estimator)",
+            hint="an estimator is compiled first: pretzel.compile(estimator)",
         )
 
     def _admit(self, version: ModelVersion, plan: Plan) -> None:
         self._catalog.admit(version, plan)
         version.open()  # where native code cannot be made, this says so
-        plan.when_ready(partial(_settle, ref(self), ref(version)))
+        plan.code.when_ready(partial(_settle, ref(self), ref(version)))
         if version.reserved:
             self._engines.reserve(version)
         self._materialiser.join(version, plan)
@@ -347,13 +349,13 @@ class Runtime:
         data: object,
         *,
         outputs: str | Iterable[str] | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 (a deadline for the executors)
+        timeout: float | None = None,
         priority: int | None = None,
         engine: str | None = None,
         headers: Mapping[str, str] | None = None,
         tenant: str = "",
     ) -> Answers:
-        """What `predict` answers, for event loops: they are held up for some microseconds only.
+        """`predict` for event loops, which are held up for a few microseconds only.
 
         Cancelling the task gives the call up.
         """
@@ -387,14 +389,19 @@ class Runtime:
         way, and a version that is switched or unregistered meanwhile answers to the end. With a
         route, each block is answered by the version that the route chooses for it.
         """
-        version, engine = self.endpoints.find(name), Engine.BATCH.value
-        call = Call.of(version, outputs, None, priority, engine)
+        version, options = self.endpoints.find(name), (None, priority, Engine.BATCH.value)
+        names = Call.of(version, outputs, *options).outputs
+        asked = NOBODY if headers is None and not tenant else Asked(headers or {}, tenant)
+        stack = None if self.routes.has_route(name) else self._open(version.owner, None)[1]
 
         def submit(data: object) -> Future[Answers]:
-            if name in self._table:
-                return self.direct.submit(version, data, call)
-            options = None, priority, engine
-            return self._by_stack(name, data, headers, tenant, call.outputs, options)
+            nonlocal stack
+            if stack is None:
+                return self._by_stack(name, data, headers, tenant, names, options)
+            with suppress(UnknownEndpoint):  # of its last moment, where it is unregistered
+                found, now, _ = self._open(version.owner, None)
+                stack = now if found is version else stack
+            return stack.answer(InferCall(version, data, names, *options, False, asked))
 
         return batches.answers(submit, blocks, ahead or 2 * self._engines.executors)
 
@@ -491,10 +498,10 @@ class Runtime:
         check_names(where, function, options)
 
     def why(self, answer: str) -> Any:
-        """What is known of an answer that was kept, by its id; see runtime.provenance.Why."""
+        """The facts about a kept answer, by its id; see runtime.provenance.Why."""
         return self.routes.why(answer)
 
-    def wait(self, timeout: float | None = None) -> Self:
+    def wait(self, timeout: float | None = None) -> Runtime:
         """This runtime, as soon as it is ready; TimeoutError if that takes longer."""
         end = None if timeout is None else time.monotonic() + timeout
         for version in self.endpoints.all():
@@ -503,12 +510,12 @@ class Runtime:
         return self
 
     def stats(self) -> RuntimeStats:
-        """What was done so far, and what is there now."""
+        """Figures of the work so far, and of the present state."""
         every = self.endpoints.all()
         inline, batch = self._engines.stats()
         return RuntimeStats(
             versions=tuple(
-                version_stats(version, self._costs, in_service=self.endpoints.serves(version))
+                version_stats(version, self._costs, in_service=self.routes.in_service(version))
                 for version in every
             ),
             inline=inline,
@@ -523,7 +530,7 @@ class Runtime:
     def explain(
         self, name: str, rows: int = 1, *, timeout: float | None = None, blocking: bool = True
     ) -> str:
-        """Which engine a call with this many rows would go to now, and why, in words."""
+        """The engine for a call with this many rows, and the reasons, in words."""
         version = self.endpoints.find(name)
         call = Call.of(version, timeout=timeout, blocking=blocking)
         text = explained(version, self._policy.decide(version, call, rows), rows)
@@ -554,7 +561,7 @@ class Runtime:
             self.store.close()
         return ended
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Runtime:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

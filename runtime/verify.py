@@ -7,11 +7,13 @@ and lists, in a block and one by one. All of them have to get the same answers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.pages import page
 from flour.core.types import Record, Text, Type, Vector
 from flour.data.frames import as_column, frame_columns, is_sparse
 from flour.sklearn.importer import refuse_stand_in, warn
@@ -31,7 +33,7 @@ METHODS = {
 
 
 class OutputMismatch(NamedTuple):
-    """Where one output differs, and by how much."""
+    """The place of a difference in an output, and its size."""
 
     output: str
     rows: tuple[int, ...]
@@ -48,16 +50,19 @@ class OutputMismatch(NamedTuple):
 _TOLERANCE: dict[Any, float] = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-9}
 
 
-def tolerance_of(values: object) -> float:
-    """How far numbers of this width may be off, relative to the largest."""
-    return _TOLERANCE.get(getattr(values, "dtype", None), 0.0)
+def tolerance_of(values: object, plan: Plan) -> float:
+    """The tolerance for numbers of this width, or of a step's, relative to the largest."""
+    own = _TOLERANCE.get(getattr(values, "dtype", None), 0.0)
+    kinds = (item.type for item in plan.flow.nodes() if item.inputs)
+    narrow = own and any(getattr(kind, "dtype", "") == "float32" for kind in kinds)
+    return _TOLERANCE[np.dtype(np.float32)] if narrow else own
 
 
 def verify(plan: Plan, estimator: object, rows: object, tolerance: float | None = None) -> None:
     """Raise Unfaithful unless the plan answers these rows as the estimator does.
 
     Labels must be equal; numbers may differ by `tolerance` relative to the largest answer, by
-    default 1e-9, and 1e-5 where the answer is float32.
+    default 1e-9, and 1e-5 where the answer, or that of a step, is float32.
     """
     refuse_stand_in(estimator)
     warn(estimator, "verifying asks the installed version, not the one that fitted it")
@@ -73,11 +78,12 @@ def verify_answers(
     tolerance: float | None = None,
 ) -> None:
     """Raise Unfaithful unless the plan gives these answers of the `original` for these rows."""
-    made = plan.run(rows)
+    plan = plan.variants.of(rows) or plan
+    made = plan.wait().run(rows)  # native code in every form, or in none
     found = [
         bad
         for name, got in made.items()
-        for near in [tolerance_of(got) if tolerance is None else tolerance]
+        for near in [tolerance_of(got, plan) if tolerance is None else tolerance]
         for bad in [compare(name, got, answers.get(name), near)]
         if bad is not None
     ]
@@ -107,8 +113,9 @@ _BUG = "report this bug of the import, and serve the original meanwhile"
 CHOOSING = frozenset({"ImputeNearest", "Nearest"})
 _TIES = (
     "the model takes the nearest training rows; among rows that are equally near, numpy's choice "
-    "depends on the processor, scikit-learn's on its threads (docs/15-scikit-learn.md). If these "
-    "rows have such neighbours, both answers are right; else report this bug of the import"
+    "depends on the processor, scikit-learn's on its threads. If these rows have such neighbours, "
+    "both answers are right; else report this bug of the import: "
+    + page("reference/scikit-learn", "how-exact")
 )
 
 #: How many rows are replayed as blocks of other forms, and how many one by one.
@@ -122,7 +129,8 @@ def verify_forms(
 
     Without a `tolerance`, numbers may differ in the last places of their width.
     """
-    typed, entry = plan.for_dtypes(rows), plan.for_dtypes(rows).entry()
+    typed = plan.variants.of(rows) or plan
+    entry = typed.entry()
     for form, place, data in _forms(plan.inputs, rows):
         made = dict(zip(typed.outputs, entry(data), strict=True))
         for name, value in made.items():
@@ -130,7 +138,9 @@ def verify_forms(
                 continue  # a record for each row: its columns came with the other outputs
             got, want = _dense(value), _dense(answers[name])
             want = want[place] if place is not None else want[: len(got)]
-            near = tolerance_of(got) if tolerance is None else tolerance
+            near = tolerance_of(got, plan) if tolerance is None else tolerance
+            if place is not None and got.ndim == 2:
+                got = got[0]  # one row of a sparse output is a matrix
             bad = compare(name, np.atleast_1d(got), np.atleast_1d(want), near)
             if bad is not None:
                 where = f"row {place}" if place is not None else f"the first {len(got)} rows"
@@ -170,15 +180,16 @@ def _forms(inputs: Mapping[str, Type], rows: object) -> Iterator[tuple[str, int 
 
 
 def compare(name: str, got: object, want: object, tolerance: float) -> OutputMismatch | None:
-    """Where `got` is not `want`, or None; what there is nothing to compare with is right."""
+    """The difference of `got` from `want`, or None; a value without a counterpart is right."""
     if want is None:
         return None
     got, want = _dense(got), _dense(want)
     if got.shape != want.shape:
         return OutputMismatch(name, tuple(range(len(want))), len(want), np.inf)
-    if want.dtype.kind in "OUSb" or got.dtype.kind in "OUSb":
-        bad = np.asarray(got != want)
+    if _has_texts(got) or _has_texts(want) or "b" in got.dtype.kind + want.dtype.kind:
+        bad = np.asarray(got != want) & ~np.asarray((got != got) & (want != want))  # noqa: PLR0124 (NaN)
         return _mismatch(name, bad, np.inf)
+    got, want = (each.astype(np.float64) if each.dtype == object else each for each in (got, want))
     with np.errstate(invalid="ignore"):  # infinities, which are compared below
         gap = np.abs(got.astype(np.float64) - want.astype(np.float64))
     finite = np.abs(want[np.isfinite(want)])
@@ -193,6 +204,13 @@ def _mismatch(name: str, bad: NDArray[np.bool_], worst: float) -> OutputMismatch
         return None
     rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
     return OutputMismatch(name, tuple(int(i) for i in rows), len(bad), worst)
+
+
+def _has_texts(values: NDArray[Any]) -> bool:
+    """True if not all cells are numbers."""
+    if values.dtype.kind == "O":
+        return any(not isinstance(each, Real | np.bool_) for each in values.flat)
+    return values.dtype.kind in "US"
 
 
 def _dense(value: object) -> NDArray[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from math import exp, inf
 from time import monotonic
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 # A new measurement has this weight at least, so an estimate follows in about ten calls...
 _NEWEST = 0.1
@@ -47,7 +47,7 @@ class Curve:
         self._cells = {int(cell.rows).bit_length(): cell for cell in self._points}
 
     @classmethod
-    def line(cls, fixed: float, per_row: float) -> Self:
+    def line(cls, fixed: float, per_row: float) -> Curve:
         """The curve of a fixed part and a time per row, which nothing was measured for."""
         ends = (1.0, 2.0**40)
         return cls(Cell(fixed + rows * per_row, rows, 0, -inf) for rows in ends)

@@ -18,7 +18,7 @@ from scheduler.errors import BadJob, DeadlineExceeded, ExecutorDied, Overloaded,
 from scheduler.job import Job, Stages
 from scheduler.queues import NOTHING, Effects, Heap, QueuePair, QueueRules, Slot
 from scheduler.running import Run, RunningChunk, RunningJob
-from scheduler.stats import Counts
+from scheduler.stats import DispatchCounts
 from scheduler.ticket import State
 
 SHARED = "shared"
@@ -37,7 +37,7 @@ class Dispatcher:
     """Decides what runs. Not safe for threads: share one under a lock only."""
 
     def __init__(self, executors: int, rules: QueueRules | None = None) -> None:
-        self.counts = Counts()
+        self.counts = DispatchCounts()
         self.closed = False
         self.pairs: list[QueuePair] = []
         self._reserved: dict[Hashable, QueuePair] = {}

@@ -35,7 +35,7 @@ class InlineStats:
         )
 
 
-class Tally:
+class ThreadCounts:
     """Counters of one thread, written without a lock."""
 
     __slots__ = ("calls", "failed", "pool", "until_sample")
@@ -49,7 +49,7 @@ class Tally:
 class _Here(threading.local):
     """State of the calling thread; it ends with the thread."""
 
-    tally: Tally | None = None
+    tally: ThreadCounts | None = None
     owner: _ThreadOwner | None = None
 
 
@@ -78,8 +78,8 @@ class InlineEngine:
         self._clock: Clock = clock or RealClock()
         self._gate = None if limit is None else threading.Semaphore(limit)
         self._here = _Here()
-        self._tallies: dict[object, Tally] = {}
-        self._gone: deque[Tally] = deque()
+        self._tallies: dict[object, ThreadCounts] = {}
+        self._gone: deque[ThreadCounts] = deque()
         self._guard = threading.Lock()
         self._past = InlineStats()
         self._refused = 0
@@ -137,9 +137,9 @@ class InlineEngine:
             self._costs.observe(key, rows, self._clock.now() - began)
         return value
 
-    def _enter(self) -> Tally:
+    def _enter(self) -> ThreadCounts:
         """Make the calling thread's tally; it joins the totals when the thread has ended."""
-        tally = Tally(BufferPool(self._factory))
+        tally = ThreadCounts(BufferPool(self._factory))
         here, owner = self._here, _ThreadOwner()
         here.tally, here.owner = tally, owner
         tallies, gone = self._tallies, self._gone
@@ -175,5 +175,5 @@ class InlineEngine:
         return replace(now, refused=self._refused, threads=len(tallies))
 
 
-def _stats_of(tally: Tally) -> InlineStats:
+def _stats_of(tally: ThreadCounts) -> InlineStats:
     return InlineStats(tally.calls, tally.failed, buffers=tally.pool.stats())

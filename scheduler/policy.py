@@ -1,4 +1,4 @@
-"""Which engine answers a call, and in chunks of how many rows: a pure function of what is known.
+"""The choice of a call's engine and chunk size: a pure function of its arguments.
 
 The request/response engine runs a call on the caller's thread: no hand-over, one core. The batch
 engine hands chunks to executors: it costs a hand-over per chunk, uses all cores, and what it does
@@ -35,14 +35,14 @@ from scheduler.costs import Curve
 
 
 class Engine(enum.Enum):
-    """Where a call runs."""
+    """The engine of a call."""
 
     INLINE = "inline"
     BATCH = "batch"
 
 
 class Load(NamedTuple):
-    """How busy the executors are that would serve a call."""
+    """The load of the executors that would serve a call."""
 
     executors: int
     idle: int
@@ -96,9 +96,9 @@ class Decision(NamedTuple):
     seconds: float | None = None
     """Estimated time of the computation itself on an idle machine; None if never measured."""
     least_rows: int = 1
-    """How many rows a chunk has at least where threads take what is left in the end."""
+    """The minimum rows of a chunk where threads share the remainder."""
     helpers: int = 0
-    """How many other threads help a caller that computes itself."""
+    """The number of other threads that help a caller that computes itself."""
     explores: bool = False
     """True if the call tries what was not measured for long, so that it has to be measured."""
 
@@ -172,7 +172,7 @@ def _is_native(ask: Ask) -> bool:
 
 
 def _chunking(ask: Ask, load: Load, helpers: int, settings: Settings) -> tuple[int, int, float]:
-    """How many rows a chunk should have, and at least, and what all take together on one thread."""
+    """The wanted and minimum rows of a chunk, and the time of all of them on one thread."""
     rows, curve = max(ask.rows, 1), ask.curve
     assert curve is not None, "what was never measured is divided without figures"
     if ask.whole:
@@ -226,7 +226,7 @@ def _chunk_counts(rows: int, executors: int) -> Iterator[int]:
 
 
 def _helpers(ask: Ask, load: Load) -> int:
-    """How many executors have a core left to help a caller that computes on its own thread."""
+    """The number of executors with a core left to help a caller that computes on its own thread."""
     if ask.whole or load.queued_jobs or not ask.blocking or ask.gain < _AS_GOOD:
         return 0
     free = _cores(ask, load) - 1 - ask.inline_callers

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Hashable
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
+from objectstore import system
 from scheduler.buffers import BufferStats, Factory
 from scheduler.clock import Clock, RealClock
 from scheduler.costs import CostModel
@@ -54,9 +54,7 @@ class PoolStats(NamedTuple):
 
 def cores() -> int:
     """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return system.cores()
 
 
 class Pool:
@@ -156,7 +154,7 @@ class Pool:
             self._group.close(drain=False)
         return ended
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Pool:
         return self
 
     def __exit__(

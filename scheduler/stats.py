@@ -19,13 +19,6 @@ def _bucket(nanoseconds: int) -> int:
     return (shift << _BITS) + (nanoseconds >> shift)
 
 
-def _middle(bucket: int) -> float:
-    """Return the duration in the middle of a bucket, in seconds."""
-    shift = max(0, (bucket >> _BITS) - 1)
-    low = (bucket - (shift << _BITS)) << shift
-    return (low + ((1 << shift) - 1) / 2) * 1e-9
-
-
 @dataclass(frozen=True, slots=True)
 class Latency:
     """Summary of a histogram, in seconds."""
@@ -68,7 +61,9 @@ class Histogram:
         for bucket, count in enumerate(self._counts):
             seen += count
             if count and seen >= rank:
-                return min(_middle(bucket), self.largest)
+                shift = max(0, (bucket >> _BITS) - 1)
+                low = (bucket - (shift << _BITS)) << shift
+                return min((low + ((1 << shift) - 1) / 2) * 1e-9, self.largest)
         return 0.0
 
     def add(self, other: Histogram) -> None:
@@ -93,7 +88,7 @@ class Histogram:
         return histogram
 
 
-class Counts:
+class DispatchCounts:
     """Counters, written by the dispatcher only."""
 
     __slots__ = ("busy", "deaths", "reached", "refused", "stages", "submitted", "total", "wait")

@@ -77,7 +77,7 @@ class Ticket(Awaited):
 
     @property
     def status(self) -> State:
-        """Where the job is now."""
+        """The state of the job."""
         if self._final is not None:
             return self._final
         ours = self._ours

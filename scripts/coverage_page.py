@@ -1,4 +1,4 @@
-"""docs/coverage.md: every scikit-learn estimator, and whether it can be imported.
+"""docs/reference/coverage.md: every scikit-learn estimator, and whether it can be imported.
 
 The page follows from the adapters that are registered and from the reasons given where there is
 none; `tests/flour/test_coverage.py` imports and runs every estimator that it calls native.

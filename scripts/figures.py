@@ -1,4 +1,4 @@
-"""Write docs/performance.md from what pytest-benchmark measured: ratios, machine, versions."""
+"""Write docs/contributing/performance.md from what pytest-benchmark measured."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bench.report.micro import tables
 from bench.report.tables import Table
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "contributing" / "performance.md"
 PACKAGES = ("numpy", "numba", "llvmlite", "scikit-learn", "onnxruntime", "skl2onnx", "lightgbm")
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
-WHAT = """`python -m bench report --readme` writes this part: [how it is measured](90-bench.md).
+WHAT = """`python -m bench report --docs` writes this part: [how it is measured](bench.md).
 """
 
 HEAD = """# Figures
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def kept() -> str:
-    """What `python -m bench report --readme` has put into the page, and what is said of it."""
+    """What `python -m bench report --docs` has put into the page, and what is said of it."""
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     found = re.search(f"{re.escape(BEGIN)}.*(?=## Part by part)", text, re.DOTALL)
     section = found[0].rstrip() if found else f"{BEGIN}\n{END}"

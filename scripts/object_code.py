@@ -33,7 +33,7 @@ def digests(words: list[str]) -> Iterator[str]:
         flow = case.op(*(source(f"x{i}", kind) for i, kind in enumerate(case.inputs)))
         for exact in (False, True):
             plan = oven.bake(flow, exact=exact)
-            for number, stage in enumerate(plan.stages):
+            for number, stage in enumerate(plan.program.stages):
                 if stage.source:
                     code = native.compile_source(stage.source, stage.name).code
                     digest = hashlib.sha256(code).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""docs/12-operators.md: every operator, family by family, with what it means."""
+"""docs/reference/operators.md: every operator, family by family, with what it means."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ brackets are its parameters. What stands after the meaning are facts the optimis
 - *monotone* does not decrease where its input grows, so a threshold can be moved past it.
 - *associative* may be grouped in any way.
 
-The column *written* is how [the language](10-flour.md) writes the operator; importers write the
+The column *written* is how [the language](language.md) writes the operator; importers write the
 others. An operator of any kind is applied by calling it: `Murmur(7)(flow)`, with the class from its
-file in `flour/ops`. [Adding an operator](adding-an-operator.md) tells how to add one, and
-[operators from outside](operators-from-outside.md) how a package of your own has operators.
+file in `flour/ops`. [Adding an operator](../contributing/adding-an-operator.md) tells how to add
+one, and [operators from outside](../contributing/operators-from-outside.md) how a package of your
+own has operators.
 """
 
 

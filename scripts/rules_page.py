@@ -1,4 +1,4 @@
-"""The table of rules in docs/25-rules.md: what each preserves, and its pattern before and after."""
+"""The table of docs/contributing/rules.md: what rules preserve, before and after."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def page() -> str:
         f"| `{name}` | {rule.preserves.name} | {_headline(rule.doc)} |\n"
         for name, rule in rules.items()
     ]
-    text = (ROOT / "docs" / "25-rules.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "contributing" / "rules.md").read_text(encoding="utf-8")
     table = re.compile(re.escape(HEAD) + r"(\|[^\n]*\n)*")
     made, tables = table.subn(lambda _: HEAD + "".join(lines), text)
     assert tables == 1, "the page has one table with this head"

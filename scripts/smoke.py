@@ -1,4 +1,7 @@
-"""Trains, imports, bakes, predicts, saves and loads: what an installed wheel must do by itself."""
+"""Trains, imports, bakes, predicts, saves and loads: what an installed wheel must do by itself.
+
+python -I smoke.py ["llvmlite VERSION", if packs that were made with it are to be used]
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import flour
 import oven
+from oven.compiler import cache, machine
 
 
 def trained() -> tuple[Pipeline, np.ndarray]:
@@ -37,13 +41,17 @@ def main() -> None:
         if "site-packages" not in str(package.__file__):
             sys.exit(f"smoke: {package.__name__} came from {package.__file__}, not from the wheel")
     pipeline, rows = trained()
-    plan = oven.bake(flour.from_sklearn(pipeline))
+    plan = oven.bake(flour.from_sklearn(pipeline), background=False)
     agree(plan, pipeline, rows)
     agree(plan, pipeline, rows[:1])
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "model.pretzel"
         plan.save(path)
         agree(oven.load(path), pipeline, rows)
+    taken = cache.counters.from_packs
+    if sys.argv[1:] == [machine.version()] and not taken:
+        sys.exit(f"smoke: no machine code came from the packs: {cache.counters}")
+    print(f"smoke: {taken} functions from packs, {cache.counters.compiled} compiled")
     print("smoke: trained, imported, baked, predicted, saved, loaded: all well")
 
 

@@ -1,6 +1,6 @@
 """Writes the tables of characters for the Python that runs it: flour/strings/tables.
 
-    for each in 3.11 3.12 3.13 3.14: python$each scripts/unicode_tables.py
+    for each in 3.10 3.11 3.12 3.13 3.14: python$each scripts/unicode_tables.py
 
 Once for each version of Python that is new, or whose Unicode is: tests/flour/test_unicode_tables.py
 fails where the tables are not those that Python would build.

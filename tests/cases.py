@@ -33,6 +33,7 @@ from flour.ops import (
     bayes,
     binary,
     categorise,
+    city_hash,
     cluster,
     compare,
     csv,
@@ -40,6 +41,7 @@ from flour.ops import (
     distance,
     elementwise,
     encode,
+    encoder,
     gaussian_process,
     graph,
     impute,
@@ -60,6 +62,7 @@ from flour.ops import (
     onnx_text,
     opaque,
     pairs,
+    pieces,
     polynomial,
     projection,
     pursuit,
@@ -72,6 +75,7 @@ from flour.ops import (
     spline,
     storage,
     structure,
+    subwords,
     svm,
     target,
     text,
@@ -108,7 +112,9 @@ from tests.case import (
     sparse,
     zeros,
 )
-from tests.onnx_parts import absolute
+from tests.case_tables import COMBINATIONS
+from tests.columns import WORDS
+from tests.onnx_parts import absolute, text_encoder
 
 RECORD = Record((("age", Scalar("float64")), ("fare", Scalar("float64")), ("city", Category())))
 DOT: dict[str, Any] = {"tolerance": 1e-13, "why": REASSOCIATES, "odd": False}
@@ -120,6 +126,12 @@ FUNCTION: dict[str, Any] = {"tolerance": 4e-15, "why": LIBM}
 TEXTS = (["a", "", "日本", "a"], [0, 1, 7, 3], [0, 3, 4], [8, -1], [9, -2], [-3, 4])
 
 EDGES = [0.0, 0.25, 0.5, 1.0]
+ENCODER = encoder.Encoder(
+    text_encoder(9), ("input_ids", "attention_mask"), "last_hidden_state", 4, "mean", (1,)
+)
+BYTES = np.array([[1, -2], [3, 120]], np.int8)
+PIECES = ["[UNK]", "[SEP]", "a", "caf", "##e", "##é", "日", "本", "long", "\x00", "un", "##ico"]
+MERGES = np.array([[2, 2, 3], [3, 2, 8], [6, 7, 10]], np.int32)
 
 KNOTS = [[-1.0, -0.75, -0.5, 0.0, 0.75, 1.0, 1.5]]
 
@@ -160,12 +172,7 @@ CASES: list[Case] = [
     *rows(require.RequireFinite([True] * 4, [LARGEST] * 4), 4, odd=False),
     *sparse(require.RequireFinite([True], [LARGEST]), 4, odd=False),
     *scalars(require.RequireFinite([False], [LARGEST]), odd=False),
-    *rows(
-        require.RequireFinite([True] * 4, [LARGEST_SINGLE] * 4),
-        4,
-        label="-single",
-        odd=False,
-    ),
+    *rows(require.RequireFinite([True] * 4, [LARGEST_SINGLE] * 4), 4, label="-single", odd=False),
     *rows(require.RequireFinite([False, True], [np.inf, 9.0]), 2, label="-mixed", odd=False),
     *rows(require.RequireFinite([False], [np.inf], least=-99.0), 4, label="-least", odd=False),
     *rows(
@@ -177,6 +184,7 @@ CASES: list[Case] = [
         label="-least",
         odd=False,
     ),
+    *rows(require.RequireAny(), 4, odd=False),
     Case(require.RequirePresent(), (Vector(3, "string"),), native=False),
     Case(require.RequirePresent(none=True), (Scalar("string"),), native=False),
     # --- flour/ops/text.py, flour/ops/csv.py
@@ -196,6 +204,18 @@ CASES: list[Case] = [
     Case(text.Tokenize(), (Text(),), native=False),
     Case(text.Split(" "), (Text(),), native=False),
     Case(text.DropWords(["a", ""]), (Tokens(),), native=False),
+    # --- flour/ops/subwords.py
+    Case(subwords.FirstCharacters(3), (Text(),), native=False),
+    Case(subwords.FirstWords(2), (Tokens(),), native=False),
+    # --- flour/ops/pieces.py
+    Case(pieces.WordPieces(PIECES, ["[SEP]"], [7]), (Text(),), native=False),
+    Case(pieces.WordPieces(PIECES, changes=()), (Text(),), native=False, label="bare"),
+    Case(pieces.BytePairs(PIECES, merges=MERGES), (Text(),), native=False),
+    Case(pieces.Unigrams(PIECES, unknown="[UNK]", scores=normal(12)), (Text(),), native=False),
+    Case(subwords.WordNumbers(WORDS[:5], 3), (Tokens(),)),
+    Case(ENCODER, (Vector(3, "int64"),), native=False, draw=codes(9)),
+    Case(subwords.TokenMean(WORDS, normal(len(WORDS), 3)), (Tokens(),)),
+    Case(subwords.TokenMean(WORDS[:4], BYTES, [1, 0, 0, 1], normal(4)), (Tokens(),), label="few"),
     Case(ngrams.Phrases(1, 2), (Tokens(),), native=False),
     Case(ngrams.Runs(1, 3), (Text(),), native=False),
     Case(ngrams.WordNgrams(["a", "a café", "日本"], 1, 2), (Tokens(),)),
@@ -422,6 +442,14 @@ CASES: list[Case] = [
     # --- flour/ops/trees/linear_trees.py
     *rows(ensembles.linear(10, outputs=2), 6),
     *rows(ensembles.linear(12, depth=0), 6),
+    # --- flour/ops/trees/oblivious.py
+    *rows(ensembles.oblivious(16), 6),
+    *rows(ensembles.oblivious(17, outputs=3), 6),
+    *rows(ensembles.oblivious(18, trees=2, depth=0), 6),
+    # --- flour/ops/city_hash.py, flour/ops/combinations.py
+    Case(city_hash.CityHash(), (Vector(2, "string"),)),
+    Case(city_hash.CityHash(), (Category(digits=True),)),
+    Case(COMBINATIONS, (Vector(3),), draw=category_codes, odd=False),
     # --- flour/ops/cluster.py
     *rows(cluster.Descend([1, -1, -3], [2, -2, -4]), 3),
     # --- flour/ops/mixture.py

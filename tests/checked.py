@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from types import CodeType, FunctionType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,8 @@ from oven.codegen.stages import Stage, Value, is_text, row_bytes
 from oven.codegen.string_cells import TextCells
 from oven.plans.plan import Plan
 from oven.plans.values import interpret, native_column, output_value
-from oven.run.columns import given as column_of
-from oven.run.columns import lengths, settled, unfilled
-from oven.run.native_run import room_bytes
+from oven.run.native_run import given as column_of
+from oven.run.native_run import lengths, room_bytes, settled, unfilled
 from tests.checked_slices import Slices
 from tests.checked_tiles import Tiles
 
@@ -108,7 +107,7 @@ class Memory:
 class Int64(int):
     """A whole number that wraps around as the machine's do."""
 
-    def __new__(cls, value: Any) -> Self:
+    def __new__(cls, value: Any) -> Int64:
         return int.__new__(cls, (int(value) + 2**63) % 2**64 - 2**63)
 
 
@@ -328,14 +327,15 @@ def run(
 ) -> dict[str, Any]:
     """Every output of the plan, its native stages (or those given instead) in checked memory."""
     values: dict[Value, Any] = {}
-    for stage in plan.stages if stages is None else stages:
+    for stage in plan.program.stages if stages is None else stages:
         if stage.source:
             given = {v: native_column(v, values, columns) for v in stage.inputs}
             values |= run_stage(stage, given, rows)
         else:
             values |= interpret(stage.nodes[0], values, columns)
     return {
-        name: output_value(item, values, columns) for name, item in plan.optimised.outputs.items()
+        name: output_value(item, values, columns)
+        for name, item in plan.program.optimised.outputs.items()
     }
 
 

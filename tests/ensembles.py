@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from flour.ops.trees.linear_trees import LinearTrees
+from flour.ops.trees.oblivious import ObliviousTrees
 from flour.ops.trees.trees import TreeLeaves, Trees
 
 FLAGS = ("strict", "narrow", "zeros", "divisor", "dtype", "signed", "absent")
@@ -89,6 +90,25 @@ def linear(seed: int, outputs: int = 1, width: int = 6, **how: Any) -> LinearTre
         slope=rng.normal(size=starts[-1]),
         target=rng.integers(0, outputs, size=len(table["roots"])).astype(np.int32),
         base=rng.normal(size=outputs),
+    )
+
+
+def oblivious(
+    seed: int, trees: int = 7, depth: int = 3, width: int = 6, outputs: int = 1
+) -> ObliviousTrees:
+    """An ensemble whose trees ask one question a level; one of them has a level less."""
+    rng = np.random.default_rng(seed)
+    border = rng.normal(size=(trees, depth)).astype(np.float32)
+    sizes = np.full(trees, 1 << depth)
+    if depth:
+        border[0, -1], sizes[0] = np.inf, 1 << (depth - 1)
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return ObliviousTrees(
+        feature=rng.integers(0, width, size=(trees, depth)).astype(np.int32),
+        border=border,
+        starts=starts,
+        value=rng.normal(size=(starts[-1], outputs)),
+        above=np.arange(width, dtype=np.uint8) % 2,
     )
 
 

@@ -72,7 +72,7 @@ def check(
     refuse_alike(estimator, X, program.reference if plan is None else plan.run)
     # Without rewrite rules some strings are moved by Python; what is answered is the same.
     if plan is not None and not os.environ.get("PRETZEL_WITHOUT"):
-        running = {s.nodes[0].op.name for s in plan.stages if not s.native}
+        running = {s.nodes[0].op.name for s in plan.program.stages if not s.native}
         assert running <= set(black), f"without native code: {running}"
     return program
 

@@ -138,7 +138,7 @@ def _arrays(folder: Path, what: str) -> list[Any]:
 def problem(case: OnnxCase, program: OnnxProgram, *, native: bool) -> str:
     """What is wrong with the program's answers, or the empty string."""
     plan = oven.bake(program.flow) if native else None
-    if plan is not None and not all(stage.native for stage in plan.stages):
+    if plan is not None and not all(stage.native for stage in plan.program.stages):
         return "not all stages are native"
     for inputs, wanted in case.sets:
         data = program.feed(case.feed(inputs))

@@ -33,6 +33,23 @@ def model(
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
+def text_encoder(pieces: int, width: int = 4) -> NDArray[np.uint8]:
+    """An encoder of text whose vectors depend on the pieces around them, as those of BERT do."""
+    rows = np.random.default_rng(20181011).normal(size=(pieces, width)).astype(np.float32)
+    nodes = [
+        node("Gather", ["rows", "input_ids"], ["picked"]),
+        node("Softmax", ["picked"], ["shares"], axis=1),
+        node("Cast", ["attention_mask"], ["mask"], to=FLOAT),
+        node("Unsqueeze", ["mask", "axis"], ["wide"]),
+        node("Mul", ["shares", "wide"], ["last_hidden_state"]),
+    ]
+    inputs: list[Port] = [(name, INT64, ["b", "n"]) for name in ("input_ids", "attention_mask")]
+    outputs: list[Port] = [("last_hidden_state", FLOAT, ["b", "n", width])]
+    constants = {"rows": rows, "axis": np.array([2])}
+    raw = model(nodes, inputs, outputs, constants).SerializeToString()
+    return np.frombuffer(raw, np.uint8)
+
+
 def black_in_the_middle(width: int = 4, hidden: int = 300) -> ModelProto:
     """Native, then an operator that only onnxruntime has (a dequantised product), then native.
 
@@ -68,9 +85,7 @@ def black_weights(seed: int = 0, width: int = 64) -> ModelProto:
 def absolute(width: int) -> dict[str, Any]:
     """The fields of an operator that asks onnxruntime for absolute values."""
     made = model(
-        [node("Abs", ["x"], ["y"])],
-        [("x", FLOAT, ["N", width])],
-        [("y", FLOAT, ["N", width])],
+        [node("Abs", ["x"], ["y"])], [("x", FLOAT, ["N", width])], [("y", FLOAT, ["N", width])]
     )
     wire = ("float32", (1, width), 0)
     return {

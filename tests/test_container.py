@@ -32,7 +32,7 @@ from tests.house import ROOT, until
 
 pytestmark = [pytest.mark.soak, pytest.mark.once]
 
-CONTAINERFILE = ROOT / "examples" / "container" / "Containerfile"
+CONTAINERFILE = ROOT / "deploy" / "container" / "Containerfile"
 PORT = 8917
 #: Of processor time, from the start of the command to the first answer; and of wall time, on a
 #: machine that has nothing else to do.

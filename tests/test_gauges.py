@@ -125,7 +125,7 @@ def test_a_tree_is_measured(tmp_path: Path) -> None:
 def test_a_figure_beyond_its_limit_is_a_complaint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gauges, "BOUNDS", {"x": gauges.Bound(3, 1), "y": gauges.Bound(0, 0)})
     assert gauges.beyond({"x": 3, "z": 9}) == []
-    assert gauges.beyond({"x": 4}) == ["x: 4, at most 3 (docs/95-gauges.md)"]
+    assert gauges.beyond({"x": 4}) == ["x: 4, at most 3 (docs/contributing/gauges.md)"]
     assert list(gauges.table({"x": 1234.5}))[1].split() == ["x", "1,234.5", "3", "1"]
 
 

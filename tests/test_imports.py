@@ -44,7 +44,7 @@ BELOW = {
     "objectstore": set[str](),
     "flour": {"objectstore"},
     "oven": {"objectstore", "flour"},
-    "scheduler": set[str](),
+    "scheduler": {"objectstore"},
     "runtime": {"objectstore", "flour", "oven", "scheduler"},
 }
 

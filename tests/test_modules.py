@@ -17,7 +17,7 @@ from flour.onnx import registry
 from flour.sklearn.validation import PICKS
 from oven.optimise.rules import RULES
 from oven.optimise.rules_index import NEEDS
-from oven.plans.widening import CARRYING, COMPARING
+from oven.plans.plan import CARRYING, COMPARING
 from tests.house import run_python
 
 pytestmark = pytest.mark.once

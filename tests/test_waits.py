@@ -55,18 +55,21 @@ REASONS: dict[Place, str] = {
     **dict.fromkeys(
         (
             ("oven/explain/report.py", "report", "wait"),
+            ("runtime/cli/doctoring.py", "_compiler", "wait"),
             ("oven/explain/timing.py", "measure", "wait"),
             ("oven/explain/timing.py", "staged", "wait"),
             ("oven/plans/background.py", "Pending.here", "result"),
             ("runtime/bulk/graphs.py", "answers_blocks", "wait"),
+            ("oven/plans/code.py", "PlanCode.column_entry", "wait"),
+            ("oven/plans/code.py", "PlanCode.steps", "wait"),
             ("oven/plans/plan.py", "Plan.answer", "wait"),
             ("oven/plans/plan.py", "Plan.begin", "wait"),
-            ("oven/plans/plan.py", "Plan.column_entry", "wait"),
             ("oven/plans/plan.py", "Plan.entry", "wait"),
-            ("oven/plans/plan.py", "Plan.for_dtypes", "wait"),
-            ("oven/plans/plan.py", "Plan.steps", "wait"),
+            ("oven/plans/plan.py", "PlanVariants.of", "wait"),
             ("runtime/bulk/journal.py", "Journal.__init__", "readline"),
             ("runtime/bulk/mlflow.py", "_load_pyfunc", "wait"),
+            ("runtime/cli/comparing.py", "compare_file", "wait"),
+            ("runtime/verify.py", "verify_answers", "wait"),
             ("runtime/bulk/mlflow.py", "load_model", "wait"),
             ("runtime/bulk/plans.py", "in_parallel", "with pool"),
             ("runtime/bulk/plans.py", "open_plan", "wait"),
@@ -91,10 +94,10 @@ REASONS: dict[Place, str] = {
             ("runtime/cluster/serving/ray_proxy.py", "within", "result"),
             ("runtime/cluster/serving/controller.py", "Controller._opened", "exception"),
             ("runtime/cluster/serving/controller.py", "Controller._resend", "exception"),
-            ("runtime/graph/router.py", "GraphRouter._rows", "result"),
             ("runtime/http/answer/batching.py", "Batched._shared_out", "exception"),
             ("runtime/http/answer/batching.py", "Batched._shared_out", "result"),
             ("runtime/http/answer/batching.py", "_passed_on", "result"),
+            ("runtime/http/answer/health.py", "openapi", "result"),
             ("runtime/http/answer/inference.py", "answered", "result"),
             ("runtime/http/answer/result_cache.py", "_keep", "exception"),
             ("runtime/http/answer/result_cache.py", "_keep", "result"),
@@ -146,7 +149,7 @@ REASONS: dict[Place, str] = {
             ("runtime/workers/channel.py", "Channel._write", "get"),
             ("runtime/workers/process.py", "Worker._follow", "get"),
             ("runtime/workers/process.py", "Worker.run", "wait"),
-            ("scheduler/executor.py", "Executor.serve", "acquire"),
+            ("scheduler/executor_group.py", "Executor.serve", "acquire"),
         ),
         LIFE,
     ),
@@ -155,7 +158,9 @@ REASONS: dict[Place, str] = {
             ("runtime/cluster/parity/frontend.py", "Hedged.__call__", "asyncio.wait"),
             ("runtime/cluster/serving/blocks.py", "_answered", "with pool"),
             ("runtime/cluster/serving/blocks.py", "predict_members", "with pool"),
+            ("runtime/client/client.py", "Client._run", "result"),
             ("runtime/cluster/serving/front.py", "Front.stop", "shutdown"),
+            ("flour/core/time_limit.py", "all_of", "asyncio.wait"),
             ("runtime/graph/plan.py", "_awaited", "asyncio.wrap_future"),
             ("runtime/http/answer/inference.py", "_awaited", "asyncio.wrap_future"),
             ("runtime/http/answer/inference.py", "_by_documents", "asyncio.wrap_future"),
@@ -172,10 +177,7 @@ REASONS: dict[Place, str] = {
         ),
         LIMITED,
     ),
-    **dict.fromkeys(
-        (("runtime/http/server.py", "Server._take_waiting", "accept"),),
-        READY,
-    ),
+    **dict.fromkeys((("runtime/http/server.py", "Server._take_waiting", "accept"),), READY),
     **dict.fromkeys(
         (
             ("runtime/cluster/serving/haproxy.py", "HAProxy._say", "recv"),
@@ -257,9 +259,7 @@ def _waiting(call: ast.Call, variables: set[str]) -> str:
     if method in READING:
         return method
     owner = _name(call.func.value).split(".")[-1]
-    if method not in BARE or call.args or said or owner in variables:
-        return ""
-    return method
+    return "" if method not in BARE or call.args or said or owner in variables else method
 
 
 @pytest.fixture(scope="module")

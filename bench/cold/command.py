@@ -5,7 +5,8 @@
 A table of goals by itself. Each contestant is given a fitted model in a process that has imported
 its libraries, and is timed to its first answer. Ours has an empty code cache, and the release's
 packs of machine code; with `--no-pack` not those either, as for a model of a structure that they
-have not got. Ends with 1 where a goal is missed; `--report` writes docs/performance.md's table.
+have not got. Ends with 1 where a goal is missed; `--report` writes the table of
+docs/contributing/performance.md.
 """
 
 from __future__ import annotations

@@ -34,26 +34,20 @@ def _models() -> Iterator[tuple[str, bytes]]:
     three = np.arange(ROWS) % 3
     targets = {"two": two, "three": three, "names": np.array(["a", "b", "c"])[three]}
     targets["numbers"] = rows[:, 0] * 2 + rows[:, 1]
-    for kind in _estimators():
+    from skl2onnx._supported_operators import sklearn_operator_name_map
+    from sklearn.utils import all_estimators
+
+    for kind in [kind for _, kind in all_estimators() if kind in sklearn_operator_name_map]:
         for called, target in targets.items():
             fitted = _fitted(kind, rows, target)
-            if fitted is None or (called != "two" and not _is_supervised(fitted)):
+            if fitted is None or (
+                called != "two" and not bool(fitted.__sklearn_tags__().target_tags.required)
+            ):
                 continue
             for options in _options(kind):
                 made = _converted(fitted, rows, options)
                 if made is not None:
                     yield f"{kind.__name__}, {called}, {options}", made
-
-
-def _estimators() -> list[type]:
-    from skl2onnx._supported_operators import sklearn_operator_name_map
-    from sklearn.utils import all_estimators
-
-    return [kind for _, kind in all_estimators() if kind in sklearn_operator_name_map]
-
-
-def _is_supervised(fitted: Any) -> bool:
-    return bool(fitted.__sklearn_tags__().target_tags.required)
 
 
 def _fitted(kind: Any, rows: Any, target: Any) -> Any:

@@ -1,6 +1,6 @@
 """One row on other versions of Python, beside this one's.
 
-`scripts/test-pythons` makes their environments; a version without one is named and left out. Run as
+`scripts/test-environments` makes their environments; a version without one is left out. Run as
 a program, with saved plans, it says the processor time of one row of each, and of a built-in
 function, in nanoseconds.
 """
@@ -38,7 +38,7 @@ def measured() -> Iterator[Line]:
     pythons = {name: environments.python(f"python{name}") for name in OTHERS}
     present = {name: path for name, path in pythons.items() if path is not None}
     for name in pythons.keys() - present.keys():
-        yield Told(f"Python {name}", "not measured: make its environment with scripts/test-pythons")
+        yield Told(f"Python {name}", "not measured: scripts/test-environments makes it a place")
     with tempfile.TemporaryDirectory() as place:
         paths = []
         chosen = list(islice(workloads(), _MODELS))

@@ -42,7 +42,7 @@ def _write(folder: Path) -> int:
     sources = set()
     for number, (model, sample) in enumerate(_models()):
         plan = oven.bake(flour.from_sklearn(model, sample))
-        sources.add(tuple(stage.source for stage in plan.stages))
+        sources.add(tuple(stage.source for stage in plan.program.stages))
         path = folder / f"model{number}" / "1" / "model.pretzel"
         path.parent.mkdir(parents=True)
         plan.save(path, durable=False)

@@ -20,6 +20,7 @@ NAMES = (
     "treelite",
     "tl2cgen",
     "lleaves",
+    "m2cgen",
     "onedal",
     "handwritten_c",
 )

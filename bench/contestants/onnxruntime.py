@@ -7,13 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.contestant import (
-    Contestant,
-    Model,
-    Unsupported,
-    float32_block,
-    float32_row,
-)
+from bench.contestant import Contestant, Model, Unsupported, float32_block, float32_row
 from bench.inputs import TABLE, TEXT, Inputs
 from bench.workload import Pipeline, Saved
 

@@ -44,12 +44,22 @@ class Pretzel(Contestant):
         from runtime import Runtime
 
         load_operator("")
-        _aim(self.level)
+        if self.level:
+            from oven.compiler import levels, machine
+
+            found = levels.named(self.level)
+            assert found is not None, f"no level is called {self.level}"
+            machine.aim(found.cpu, found.listed, found.triple)
         self._paths: dict[str, Path] = {}
         if not self.options.get("rules", True):
             os.environ["PRETZEL_WITHOUT"] = "all"
         if not self.options.get("store", True):
-            _keep_copies()
+            # Switch off the table by which equal content becomes one object in a process.
+            from objectstore import interning
+
+            for name in ("keep_first", "keep_last"):
+                setattr(interning.Interned, name, lambda _, candidate: candidate)
+            interning.Interned.find = lambda *_: None  # type: ignore[method-assign]
         if not self.options.get("entries", True):
             _keep_entries_shut()
         if not self.options.get("pools", True):
@@ -101,7 +111,7 @@ class Pretzel(Contestant):
     def unique_bytes(self) -> int:
         """Bytes of the plans' parameters, equal ones counted once."""
         plans = (served.plan for served in self.runtime.endpoints.versions().values())
-        held = (item for plan in plans if plan is not None for item in plan.parameters())
+        held = (item for plan in plans if plan is not None for item in plan.program.parameters())
         return sum({item.digest: item.nbytes for item in held}.values())
 
     def _suffix(self) -> str:
@@ -111,16 +121,6 @@ class Pretzel(Contestant):
     def close(self) -> None:
         """Close the runtime."""
         self.runtime.close()
-
-
-def _aim(level: str) -> None:
-    """Compile for this level of processors; empty for this machine's own."""
-    if level:
-        from oven.compiler import levels, machine
-
-        found = levels.named(level)
-        assert found is not None, f"no level is called {level}"
-        machine.aim(found.cpu, found.listed, found.triple)
 
 
 @functools.cache
@@ -159,15 +159,6 @@ def _second(raw: Any) -> Any:
 
 def _first(raw: Any) -> float:
     return float(raw if np.ndim(raw) == 0 else raw[1])
-
-
-def _keep_copies() -> None:
-    """Switch off the table by which equal content becomes one object in a process."""
-    from objectstore import interning
-
-    for name in ("keep_first", "keep_last"):
-        setattr(interning.Interned, name, lambda _, candidate: candidate)
-    interning.Interned.find = lambda *_: None  # type: ignore[method-assign]
 
 
 def _keep_entries_shut() -> None:

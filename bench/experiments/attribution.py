@@ -53,7 +53,9 @@ def _trees() -> Iterator[Goal]:
             "LightGBM": partial(booster.predict, data, pred_contrib=True, num_threads=1),
         }
         if find_spec("shap"):
-            calls["shap"] = _shap(fit, data)
+            shap = import_module("shap")
+            explainer = shap.TreeExplainer(fit, feature_perturbation="tree_path_dependent")
+            calls["shap"] = partial(explainer.shap_values, data, check_additivity=False)
         took = turns(calls)
         micros = took["ours"] / len(data) * 1e6
         print(f"# trees, {name}: {micros:.1f} us a row", flush=True)
@@ -64,12 +66,6 @@ def _trees() -> Iterator[Goal]:
     took = turns({"covers": partial(attribute, plan, block, output="value"), "compared": compared})
     each = (took["compared"] / 32) / (took["covers"] / ROWS)
     yield Goal(f"trees, against {BACKGROUND} rows: times by covers", each, 100.0, at_most=True)
-
-
-def _shap(fit: Any, data: NDArray[np.float64]) -> Call:
-    shap = import_module("shap")
-    explainer = shap.TreeExplainer(fit, feature_perturbation="tree_path_dependent")
-    return partial(explainer.shap_values, data, check_additivity=False)
 
 
 def boosted(trees: int = TREES) -> tuple[Any, NDArray[np.float64]]:

@@ -114,13 +114,11 @@ def _row_times(call: Call, rows: NDArray[np.float64]) -> tuple[float, dict[int, 
     gc.disable()
     for _ in range(TURNS):
         for size, parts in asked.items():
-            took[size] = min(took[size], _burst(call, parts) / len(parts) / max(size, 1))
+            start = time.thread_time_ns()
+            for part in parts:
+                call(part)
+            took[size] = min(
+                took[size], ((time.thread_time_ns() - start) / 1e3) / len(parts) / max(size, 1)
+            )
     gc.enable()
     return took.pop(0), took
-
-
-def _burst(call: Call, parts: list[Any]) -> float:
-    start = time.thread_time_ns()
-    for part in parts:
-        call(part)
-    return (time.thread_time_ns() - start) / 1e3

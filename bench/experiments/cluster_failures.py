@@ -23,7 +23,7 @@ from typing import Any
 from bench.experiments.cluster_load import Load, save, until
 from bench.ray_nodes import NODES, RayNodes, free_port, redis_server
 from runtime.cluster.serving import ClusterClient, ClusterSettings, Scale, ray_actors
-from runtime.cluster.serving.bodies import Members, MemberState
+from runtime.cluster.serving.bodies import MemberState, Roster
 from runtime.errors import ClusterError
 from runtime.http import ServerSettings
 from runtime.workers import WorkerOptions
@@ -69,7 +69,7 @@ class Trial:
                 self.clients = [stack.enter_context(ClusterClient(front)) for _ in range(2)]
                 if self._proxy:
                     url = f"http://127.0.0.1:{self._proxy}"
-                    only = Members(1, [MemberState(0, url, "ready")])
+                    only = Roster(1, [MemberState(0, url, "ready")])
                     proxied = ClusterClient(look=lambda: only, attempts=1)
                     self.clients.append(stack.enter_context(proxied))
                 yield

@@ -83,7 +83,12 @@ def _rates(title: str, workload: Saved) -> Rates:
                     if rows * callers == 1:
                         _ask(member, rates, (member.name, 1, 0), 1, different=DIFFERENT)
             if callers == 1:
-                _tell(title, rows, rates)
+                each = [
+                    f"{who} {1e6 / rate:.3g}"
+                    for (who, size, one), rate in rates.items()
+                    if size == rows and one == 1
+                ]
+                print(f"{title}, blocks of {rows}, us a row: {', '.join(each)}", flush=True)
     finally:
         for member in members:
             member.close()
@@ -114,16 +119,6 @@ def _member(title: str, who: str, workload: Saved) -> Member | None:
         print(f"{title}: without {who}: {problem}")
         return None
     return member
-
-
-def _tell(title: str, rows: int, rates: Rates) -> None:
-    """Print what everyone took for this size of block."""
-    each = [
-        f"{who} {1e6 / rate:.3g}"
-        for (who, size, one), rate in rates.items()
-        if size == rows and one == 1
-    ]
-    print(f"{title}, blocks of {rows}, us a row: {', '.join(each)}", flush=True)
 
 
 def _beside(title: str, rates: Rates, *, is_trees: bool, is_ac: bool) -> Iterator[Goal]:
@@ -176,7 +171,10 @@ def containers() -> Iterator[Goal]:
             kept = _best(partial(plan.run, make()))
             yield _within(f"one row of {what}, {name}", kept, limit)
             label = f"one row of {what}, {name}, made for each call"
-            yield _within(label, _least_fresh(make, plan.run), limit)
+            gc.disable()
+            least = min(_timed(plan.run, make()) for _ in range(1000))
+            gc.enable()
+            yield _within(label, least / 1e9, limit)
         columns = {name: table[name].to_numpy() for name in table}
         for name, frame in (("pandas", table), ("polars", pl.from_pandas(table))):
             share = _share(partial(plan.run, frame), partial(plan.run, columns))
@@ -206,14 +204,6 @@ def _dropped(model: Any, rows: NDArray[np.float64]) -> Iterator[Goal]:
         ("predict_proba", lambda: dropped.predict_proba(block), lambda: alone_entry(one)),
     ):
         yield Goal(f"{name}, of the entry", _share(call, least), 2.0, at_most=True)
-
-
-def _least_fresh(make: Callable[[], object], call: Callable[[object], object]) -> float:
-    """Seconds of a call with what has just been made for it."""
-    gc.disable()
-    least = min(_timed(call, make()) for _ in range(1000))
-    gc.enable()
-    return least / 1e9
 
 
 def _timed(call: Callable[[object], object], data: object) -> int:

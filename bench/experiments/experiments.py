@@ -41,16 +41,12 @@ def measured() -> Iterator[Goal]:
     yield from shadow_servers.measured()
 
 
-def _score(factor: float) -> Any:
-    import flour
-
-    row = flour.record(country=flour.Category(), amount=float)
-    return flour.outputs(score=row["amount"] * factor)
-
-
 def _registered(runtime: Any, name: str, versions: int = 2) -> None:
     for version in range(1, versions + 1):
-        flow = _score(float(version))
+        import flour
+
+        row = flour.record(country=flour.Category(), amount=float)
+        flow = flour.outputs(score=row["amount"] * float(version))
         runtime.register(name, flow, version=version, activate=version == 1, background=False)
 
 

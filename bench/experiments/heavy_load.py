@@ -80,18 +80,12 @@ def _curve(session: Session, crew: Crew, member: Member, share: float) -> None:
                 return
             by_factor[factor].append(said)
     for factor, every in by_factor.items():
-        _record(session, crew.workload.name, member.name, factor, every)
-
-
-def _record(
-    session: Session, workload: str, who: str, factor: float, every: list[dict[str, Any]]
-) -> None:
-    where = ("heavy_load", workload, who)
-    for metric, key, unit in RATES:
-        rates = spread([said[key] / said["seconds"] for said in every])
-        session.record(*where, metric, unit=unit, x=factor, **rates)
-    for kind in ("single", "blocks", "late"):
-        times = [Histogram.of_json(said[kind]) for said in every if said[kind]["counts"]]
-        for metric, part in (("p50", 0.5), ("p99", 0.99)) if times else ():
-            waits = spread([each.percentile(part) / 1e6 for each in times])
-            session.record(*where, f"{kind}_{metric}", unit="ms", x=factor, **waits)
+        where = ("heavy_load", crew.workload.name, member.name)
+        for metric, key, unit in RATES:
+            rates = spread([said[key] / said["seconds"] for said in every])
+            session.record(*where, metric, unit=unit, x=factor, **rates)
+        for kind in ("single", "blocks", "late"):
+            times = [Histogram.of_json(said[kind]) for said in every if said[kind]["counts"]]
+            for metric, part in (("p50", 0.5), ("p99", 0.99)) if times else ():
+                waits = spread([each.percentile(part) / 1e6 for each in times])
+                session.record(*where, f"{kind}_{metric}", unit="ms", x=factor, **waits)

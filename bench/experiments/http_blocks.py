@@ -47,7 +47,17 @@ def http_blocks() -> Iterator[Goal]:
         for rows in ROWS:
             data = rng.normal(size=(rows, COLUMNS))
             for form, (path, body, headers) in _bodies(data).items():
-                seconds = _least(connection, path, body, headers)
+                found: list[float] = []
+                began = time.perf_counter()
+                while len(found) < ROUNDS or time.perf_counter() - began < SECONDS:
+                    before = time.perf_counter()
+                    connection.request("POST", path, body, headers)
+                    answer = connection.getresponse()
+                    said = answer.read()
+                    found.append(time.perf_counter() - before)
+                    if answer.status != 200:
+                        raise RuntimeError(f"{path}: {answer.status} {said[:200]!r}")
+                seconds = min(found)
                 cost = seconds * 1e9 / data.size
                 few = rows == min(ROWS)  # a call of pyarrow's takes as long as ten thousand numbers
                 limit = TEXT if few or form.startswith("JSON") else BINARY
@@ -81,18 +91,3 @@ def _bodies(data: NDArray[np.float64]) -> dict[str, tuple[str, bytes, dict[str, 
         ),
         "Arrow": ("/predict/m", stream.getvalue(), arrow),
     }
-
-
-def _least(connection: HTTPConnection, path: str, body: bytes, headers: dict[str, str]) -> float:
-    """The least seconds of several rounds, for a second at most once there are enough."""
-    found: list[float] = []
-    began = time.perf_counter()
-    while len(found) < ROUNDS or time.perf_counter() - began < SECONDS:
-        before = time.perf_counter()
-        connection.request("POST", path, body, headers)
-        answer = connection.getresponse()
-        said = answer.read()
-        found.append(time.perf_counter() - before)
-        if answer.status != 200:
-            raise RuntimeError(f"{path}: {answer.status} {said[:200]!r}")
-    return min(found)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.crew import Member
 from bench.histogram import Histogram
 from bench.results import spread
 from bench.session import Crew, Session
@@ -23,7 +22,9 @@ def measure(session: Session, crew: Crew) -> None:
     """Measure in rounds, in which every contestant takes a turn."""
     for member in session.each(crew, "first calls"):
         if crew.load(session, member, crew.workload.count):
-            _cold(session, crew, member)
+            times = crew.first_calls.get(member.name)
+            if times:
+                _times(session, crew.workload.name, member.name, "cold", [Histogram(times)])
     rounds: dict[str, list[tuple[Histogram, list[float]]]] = {}
     for number in session.rounds(0.35):
         for member in session.each(crew, f"rows, round {number + 1}"):
@@ -36,12 +37,6 @@ def measure(session: Session, crew: Crew) -> None:
                 rounds.setdefault(member.name, []).append(found)
     for who, each in rounds.items():
         _hot(session, crew.workload.name, who, each)
-
-
-def _cold(session: Session, crew: Crew, member: Member) -> None:
-    times = crew.first_calls.get(member.name)
-    if times:
-        _times(session, crew.workload.name, member.name, "cold", [Histogram(times)])
 
 
 def _hot(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 import oven
 from bench.goal import Goal
-from runtime.cluster.parity import Code, Coded, Endpoint, Hedged, recoverable, train
+from runtime.cluster.parity import Coded, Endpoint, Hedged, ParityCode, recoverable, train
 
 QUESTION = "Answers of late replicas, reconstructed from a parity query, against more replicas"
 #: Replicas, and requests of a simulated run; a stalled replica or request takes so much longer.
@@ -71,7 +71,7 @@ def _exactness() -> Iterator[Goal]:
     for group in (2, 3, 4, 8):
         for parities in (1, 2):
             queries = rows[: 160 // group * group].reshape(group, -1, 64)
-            code = Code(group, parities)
+            code = ParityCode(group, parities)
             answers = [plan.run(each)["output"] for each in queries]
             coded = dict(enumerate(plan.run(each)["output"] for each in code.encode(queries)))
             found = code.decode(dict(enumerate(answers[parities:], parities)), coded, constant)
@@ -84,7 +84,7 @@ def _exactness() -> Iterator[Goal]:
 
 
 def _codec_time() -> Iterator[Goal]:
-    code, rows = Code(2), np.random.default_rng(0).normal(size=(2, 1, 1000))
+    code, rows = ParityCode(2), np.random.default_rng(0).normal(size=(2, 1, 1000))
     parity = {0: code.encode(rows)[0]}
     answer = {1: rows[1]}
     yield Goal(
@@ -167,19 +167,6 @@ def _run(way: str, load: float, stall: str, group: int = 2) -> Times:
     if way == "equal":
         return np.array([pool.ends(arrival) for arrival in arrivals]) - arrivals
     wait = 2.0 if way == "hedged" else 0.0
-    return _asked_twice(arrivals, pool, wait)
-
-
-def _coded(arrivals: Times, pool: _Pool, parities: _Pool, group: int) -> Times:
-    ends = np.array([pool.ends(arrival) for arrival in arrivals]).reshape(-1, group)
-    coded = np.array([parities.ends(arrival) for arrival in arrivals[group - 1 :: group]])
-    others = np.array([np.delete(ends, n, axis=1).max(axis=1) for n in range(group)]).T
-    found: Times = np.minimum(ends, np.maximum(others, coded[:, None])).ravel() - arrivals
-    return found
-
-
-def _asked_twice(arrivals: Times, pool: _Pool, wait: float) -> Times:
-    """The second time only what has no answer after so long."""
     events = [(float(arrival), n, True) for n, arrival in enumerate(arrivals)]
     ends = np.full(len(arrivals), np.inf)
     while events:
@@ -190,6 +177,14 @@ def _asked_twice(arrivals: Times, pool: _Pool, wait: float) -> Times:
             heappush(events, (at + wait, number, False))
     times: Times = ends - arrivals
     return times
+
+
+def _coded(arrivals: Times, pool: _Pool, parities: _Pool, group: int) -> Times:
+    ends = np.array([pool.ends(arrival) for arrival in arrivals]).reshape(-1, group)
+    coded = np.array([parities.ends(arrival) for arrival in arrivals[group - 1 :: group]])
+    others = np.array([np.delete(ends, n, axis=1).max(axis=1) for n in range(group)]).T
+    found: Times = np.minimum(ends, np.maximum(others, coded[:, None])).ravel() - arrivals
+    return found
 
 
 # --- a small run ---------------------------------------------------------------------------------
@@ -207,7 +202,7 @@ def _processes() -> Goal:
             ways: dict[str, Coded | Hedged] = {
                 "equal": Hedged(ends),
                 "hedged": Hedged(ends, after=3 * SERVICE),
-                "coded": Coded(ends[:4], [ends[4:]], Code(2), constant=constant),
+                "coded": Coded(ends[:4], [ends[4:]], ParityCode(2), constant=constant),
             }
             for way, front in ways.items():
                 times, marked = asyncio.run(_asked(front, plan))

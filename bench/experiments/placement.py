@@ -28,10 +28,10 @@ from runtime.cluster.placement import (
     TREE,
     Demand,
     Market,
-    Mirror,
+    MirrorAscent,
     Network,
     OnlineGreedy,
-    Policy,
+    PlacementPolicy,
     Static,
     Trace,
     alternating,
@@ -100,13 +100,13 @@ def bound(market: Market, requests: NDArray[np.float64]) -> tuple[float, NDArray
     return -float(found.fun), found.x[: nodes * models].reshape(market.shape)
 
 
-def _mirror(market: Market, **options: Any) -> Mirror:
-    return Mirror(market, np.random.default_rng(2), **options)
+def _mirror(market: Market, **options: Any) -> MirrorAscent:
+    return MirrorAscent(market, np.random.default_rng(2), **options)
 
 
 def _drawn(market: Market, demand: Demand, **options: Any) -> tuple[float, float]:
     """The gain and the loads of a slot, on average over random numbers of the rounding."""
-    policies = [Mirror(market, np.random.default_rng(seed), **options) for seed in (2, 3, 4)]
+    policies = [MirrorAscent(market, np.random.default_rng(seed), **options) for seed in (2, 3, 4)]
     traces = [simulate(policy, market, demand) for policy in policies]
     return (
         float(np.mean([trace.gain for trace in traces])),
@@ -142,7 +142,7 @@ def _adversary() -> Goal:
     market = Market(node, shared({"a": {"p": 1}, "b": {"q": 1}}))
     demand = alternating(SLOTS)
     trials = [
-        simulate(Mirror(market, np.random.default_rng(seed)), market, demand).gain
+        simulate(MirrorAscent(market, np.random.default_rng(seed)), market, demand).gain
         for seed in range(20)
     ]
     follower = simulate(OLAG(market), market, demand).gain
@@ -220,7 +220,7 @@ def figures() -> dict[str, str]:
     }
 
 
-def _policies(market: Market, demand: Demand) -> dict[str, Policy]:
+def _policies(market: Market, demand: Demand) -> dict[str, PlacementPolicy]:
     return {
         "mirror": _mirror(market),
         "static greedy": Static(greedy(market, demand.mean)),

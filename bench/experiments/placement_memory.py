@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.goal import Goal
-from runtime.cluster.placement import Catalogue, Market, Mirror, Network
+from runtime.cluster.placement import Catalogue, Market, MirrorAscent, Network
 
 MODELS, SLOTS, REQUESTS = 20_000, 200, 2_000
 #: The bytes of all models that there is memory for, and the nodes that have it together.
@@ -30,7 +30,10 @@ def memory_goals() -> Iterator[Goal]:
     sizes = np.exp(generator.normal(11, 1.2, MODELS))
     seconds = 1e-3 + sizes * 2e-9 * np.exp(generator.normal(0, 0.5, MODELS))
     for kind, step in (("fixed", 0), ("sliding", 40)):
-        requests = _requests(generator, step)
+        weights = 1 / np.arange(1, MODELS + 1)
+        order = generator.permutation(MODELS)
+        ranks = generator.choice(MODELS, (SLOTS, REQUESTS), p=weights / weights.sum())
+        requests = [order[(row + slot * step) % MODELS] for slot, row in enumerate(ranks)]
         total = sum(float(seconds[each].sum()) for each in requests)
         for nodes in (1, NODES):
             dual = sum(
@@ -50,13 +53,6 @@ def memory_goals() -> Iterator[Goal]:
                 1.0,
                 at_most=True,
             )
-
-
-def _requests(generator: np.random.Generator, step: int) -> list[NDArray[np.int64]]:
-    weights = 1 / np.arange(1, MODELS + 1)
-    order = generator.permutation(MODELS)
-    ranks = generator.choice(MODELS, (SLOTS, REQUESTS), p=weights / weights.sum())
-    return [order[(row + slot * step) % MODELS] for slot, row in enumerate(ranks)]
 
 
 def _greedy_dual(
@@ -104,7 +100,7 @@ def _placed(
     parents = (*range(1, nodes), -1)
     budgets = np.full(nodes, sizes.sum() * PART / nodes + MODELS)
     market = Market(Network(names, parents, (0.0,) * nodes, budgets), both)
-    policy = Mirror(market, np.random.default_rng(1), rate=300, refresh=1)
+    policy = MirrorAscent(market, np.random.default_rng(1), rate=300, refresh=1)
     spent, before = 0.0, np.zeros(MODELS, bool)
     for asked in requests:
         there = policy.placement()[:, :MODELS].any(axis=0)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.goal import Goal
-from runtime.rollout import Counts, Criterion, read_criteria
+from runtime.rollout import Criterion, UnitSum, read_criteria
 
 #: Requests of a whole rollout, its steps, and how often it is looked at.
 REQUESTS, STEPS, LOOKS = 40_000, (5, 20, 50, 100), 100
@@ -52,12 +52,12 @@ def _is_aborted(rng: np.random.Generator, required: tuple[Criterion, ...]) -> bo
 
 def _counts(
     values: dict[str, NDArray[np.bool_]], side: NDArray[np.bool_], looks: NDArray[np.int64]
-) -> dict[str, list[Counts]]:
+) -> dict[str, list[UnitSum]]:
     """What was counted of a version at each look."""
     numbers = np.cumsum(side)[looks].tolist()
     return {
         name: [
-            Counts(float(total), number)
+            UnitSum(float(total), number)
             for total, number in zip(np.cumsum(each & side)[looks].tolist(), numbers, strict=True)
         ]
         for name, each in values.items()
@@ -74,8 +74,8 @@ def caught(rate: float, rollouts: int, seed: int) -> float:
         champion = np.cumsum(rng.random(19 * WITHIN) < rate).tolist()
         found += any(
             criterion.is_broken(
-                Counts(float(challenger[look]), look + 1),
-                Counts(float(champion[19 * look]), 19 * look + 1),
+                UnitSum(float(challenger[look]), look + 1),
+                UnitSum(float(champion[19 * look]), 19 * look + 1),
                 ALPHA,
             )
             for look in looks

@@ -40,16 +40,11 @@ def two_threads(model: Any, table: Any) -> Iterator[Goal]:
             "Runtime.predict": partial(served.predict, "m", rows[0]),
         }
         for name, call in ways.items():
-            share, limit = _shares(call, _control(call))
+            thousand = _seconds(partial(sum, range(1000)), 1000, 1)
+            count = int(1000 * _seconds(call, 1000, 1) / thousand)
+            share, limit = _shares(call, partial(sum, [*repeat(1, max(count, 1))]))
             print(f"{name}: two threads do {share:.2f} of one, a built-in function {limit:.2f}")
             yield Goal(f"one row by {name}: two threads, of Python's limit", share / limit, EQUAL)
-
-
-def _control(call: Call) -> Call:
-    """A built-in function that takes about as long: it adds some numbers up."""
-    thousand = _seconds(partial(sum, range(1000)), 1000, 1)
-    count = int(1000 * _seconds(call, 1000, 1) / thousand)
-    return partial(sum, [*repeat(1, max(count, 1))])
 
 
 def _shares(*calls: Call) -> list[float]:

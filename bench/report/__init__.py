@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import results
@@ -10,15 +10,15 @@ from bench.machine import ROOT
 from bench.report import html, markdown, micro, plots, svg
 from bench.report.figures import Figures
 
-README = ROOT / "README.md"
-PERFORMANCE = ROOT / "docs" / "performance.md"
+SUMMARY = ROOT / "docs" / "explanation" / "performance.md"
+PERFORMANCE = ROOT / "docs" / "contributing" / "performance.md"
 
 
-def write(paths: Sequence[Path], *, readme: bool = False) -> list[Path]:
+def write(paths: Sequence[Path], *, docs: bool = False) -> list[Path]:
     """Write the report of runs beside the first one; returns the written files.
 
-    With `readme`, the summary is also written into README.md and docs/performance.md, between
-    marks, and charts into a folder beside the latter.
+    With `docs`, the summary is also written into docs/explanation/performance.md and its full page,
+    between marks, and charts into docs/charts.
     """
     figures = Figures(results.read(paths))
     folder = paths[0].with_suffix("")
@@ -30,24 +30,18 @@ def write(paths: Sequence[Path], *, readme: bool = False) -> list[Path]:
     for name, text in drawn.items():
         written.append(folder / f"{name}.svg")
         written[-1].write_text(svg.alone(text), encoding="utf-8")
-    if readme:
-        markdown.put(README, markdown.short(figures))
-        kept = _keep(drawn)
+    if docs:
+        markdown.put(SUMMARY, markdown.short(figures))
+        folder = PERFORMANCE.parent / markdown.CHARTS
+        folder.mkdir(exist_ok=True)
+        for old in folder.glob("*.svg"):
+            old.unlink()
+        kept = []
+        for name, text in drawn.items():
+            if not name.endswith(("-tab", "-lin", "-gbt")):
+                kept.append(folder / f"{name}.svg")
+                kept[-1].write_text(svg.alone(text) + "\n", encoding="utf-8")
         names = [each.stem for each in kept]
         markdown.put(PERFORMANCE, markdown.body(figures, level=3, charts=names))
-        written += [README, PERFORMANCE, *kept]
-    return written
-
-
-def _keep(drawn: Mapping[str, str]) -> list[Path]:
-    """Write the charts of the documents: those of all workloads, of SA and of AC."""
-    folder = PERFORMANCE.parent / markdown.CHARTS
-    folder.mkdir(exist_ok=True)
-    for old in folder.glob("*.svg"):
-        old.unlink()
-    written = []
-    for name, text in drawn.items():
-        if not name.endswith(("-tab", "-lin", "-gbt")):
-            written.append(folder / f"{name}.svg")
-            written[-1].write_text(svg.alone(text) + "\n", encoding="utf-8")
+        written += [SUMMARY, PERFORMANCE, *kept]
     return written

@@ -98,9 +98,7 @@ def ratio(theirs: float | None, ours: float | None) -> float | None:
 def geometric_mean(values: Iterable[float | None]) -> float | None:
     """The geometric mean of the values that are not None."""
     present = [value for value in values if value is not None]
-    if not present:
-        return None
-    return math.exp(sum(map(math.log, present)) / len(present))
+    return None if not present else math.exp(sum(map(math.log, present)) / len(present))
 
 
 def shown(value: float | None, digits: int = 3) -> str:

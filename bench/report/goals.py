@@ -15,13 +15,17 @@ Row = list[str]
 
 def goals(figures: Figures) -> Table:
     """One row for each goal; of a run without figures for any of them, none."""
-    rows = [*_latency(figures), *_memory(figures), _loading(figures), *_cold(figures)]
+    theirs = [added(figures, "ac", who) for who in ("onnxruntime", "sklearn")]
+    sizes = [each for each in theirs if each]
+    by = ratio(min(sizes, default=None), added(figures, "ac", OURS))
+    memory = _at_least("AC: memory below one session or object each", 25, by)
+    rows = [*_latency(figures), memory, _parameters(figures), _loading(figures), *_cold(figures)]
     rows += [*_throughput(figures), *_load(figures), *_scale(figures), *_entries(figures)]
     if all(row[-1] == "not measured" for row in rows):
         rows = []
     text = (
         "Goals were set before anything was measured. What is missed is explained in "
-        "docs/performance.md under Where we lose."
+        "docs/contributing/performance.md under Where we lose."
     )
     verdicts = counted([row[-1] for row in rows])
     return Table("Goals", text, ["goal", "wanted", "measured", ""], rows, verdicts)
@@ -60,19 +64,14 @@ def _latency(figures: Figures) -> list[Row]:
             ("hot_p99_of_means", "hot p99 of pipelines' means"),
         ):
             goal = f"{called} below {title}, geometric mean"
-            rows.append(_at_least(goal, wanted, *_mean_ratio(figures, who, metric)))
+            ratios = {
+                name: ratio(*(figures.value("latency", name, each, metric) for each in (who, OURS)))
+                for name in NAMES
+            }
+            missing = [name.upper() for name, value in ratios.items() if value is None]
+            note = f", without {', '.join(missing)}" if missing else ""
+            rows.append(_at_least(goal, wanted, geometric_mean(ratios.values()), note))
     return rows
-
-
-def _mean_ratio(figures: Figures, who: str, metric: str) -> tuple[float | None, str]:
-    """Theirs by ours over all workloads, with a note on missing workloads."""
-    ratios = {
-        name: ratio(*(figures.value("latency", name, each, metric) for each in (who, OURS)))
-        for name in NAMES
-    }
-    missing = [name.upper() for name, value in ratios.items() if value is None]
-    note = f", without {', '.join(missing)}" if missing else ""
-    return geometric_mean(ratios.values()), note
 
 
 def _cold(figures: Figures) -> list[Row]:
@@ -82,14 +81,6 @@ def _cold(figures: Figures) -> list[Row]:
         hot = figures.value("latency", name, OURS, "hot_p99")
         rows.append(_at_most(f"{name.upper()}: cold p99 by hot p99", 3, ratio(cold, hot), "times"))
     return rows
-
-
-def _memory(figures: Figures) -> list[Row]:
-    theirs = [added(figures, "ac", who) for who in ("onnxruntime", "sklearn")]
-    sizes = [each for each in theirs if each]
-    by = ratio(min(sizes, default=None), added(figures, "ac", OURS))
-    row = _at_least("AC: memory below one session or object each", 25, by)
-    return [row, _parameters(figures)]
 
 
 def _parameters(figures: Figures) -> Row:
@@ -160,16 +151,11 @@ def _entries(figures: Figures) -> list[Row]:
         ("echo", "a bare echo", 0.7),
     ):
         goal = f"requests a second, by {title}"
-        rows.append(_at_least(goal, wanted, _least(figures, who)))
+        ratios = []
+        for x, theirs in figures.points("end_to_end", "lin", who, "rate"):
+            ratios.append(ratio(figures.value("end_to_end", "lin", OURS, "rate", x), theirs))
+        measured = [each for each in ratios if each is not None]
+        rows.append(_at_least(goal, wanted, min(measured, default=None)))
     waits = figures.value("end_to_end", "lin", OURS, "p99", 16)
     rows.append(_at_most("p99 of 16 connections", 1, waits, "ms"))
     return rows
-
-
-def _least(figures: Figures, who: str) -> float | None:
-    """The worst ratio of ours to theirs over the numbers of connections."""
-    ratios = []
-    for x, theirs in figures.points("end_to_end", "lin", who, "rate"):
-        ratios.append(ratio(figures.value("end_to_end", "lin", OURS, "rate", x), theirs))
-    measured = [each for each in ratios if each is not None]
-    return min(measured, default=None)

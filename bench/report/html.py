@@ -64,17 +64,16 @@ def _section(section: Section, charts: Mapping[str, str]) -> str:
         if name.startswith(start)
     )
     shown = "".join(_table(each, section) for each in section.tables[:_OPEN])
-    rest = "".join(_folded(each) for each in section.tables[_OPEN:])
+    rest = "".join(
+        f"<details><summary>{escape(each.title)}</summary>{_inside(each)}</details>"
+        for each in section.tables[_OPEN:]
+    )
     means = f"<p>{escape(section.means)}</p>" if section.means else ""
     figure = f'<div class="charts">{drawn}</div>' if drawn else ""
     return (
         f'<section id="{section.anchor}"><h2>{escape(section.title)}</h2>{means}'
         f"{shown}{rest}{figure}</section>"
     )
-
-
-def _folded(table: Table) -> str:
-    return f"<details><summary>{escape(table.title)}</summary>{_inside(table)}</details>"
 
 
 def _table(table: Table, section: Section) -> str:

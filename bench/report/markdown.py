@@ -1,4 +1,4 @@
-"""A run as Markdown: a page of its own, and the parts for README and docs."""
+"""A run as Markdown: a page of its own, and the parts for the docs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bench.report.figures import Figures
 from bench.report.sections import Section, sections
 from bench.report.tables import Table
 
-#: The folder of charts beside a page.
-CHARTS = "charts"
+#: The folder of charts, as a page in a folder of docs names it.
+CHARTS = "../charts"
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
 
@@ -30,7 +30,7 @@ def body(
 ) -> str:
     """Machine, method and every section; without `parts`, none for them.
 
-    `charts` are names of charts in the folder beside the page.
+    `charts` are names of charts in that folder.
     """
     said = [machine(figures), str(figures.run.about.get("method", ""))]
     said += [_section(each, level, charts) for each in sections(figures, parts)]
@@ -80,7 +80,7 @@ def _memory(text: str) -> str:
 
 
 def short(figures: Figures) -> str:
-    """The part for the README: one table of means, and where ours is behind."""
+    """The part for the summary: one table of means, and where ours is behind."""
     every = [each for each in tables.summary(figures) if each.title in MEANS]
     shown = [*_beside_lesser(figures, every)]
     means = [{row[0]: row[-1] for row in each.rows if row[-1]} for each, _ in shown]
@@ -95,7 +95,10 @@ def short(figures: Figures) -> str:
         for each in every
         if "nowhere" not in each.told
     ]
-    whole = "[All figures](docs/performance.md), [how they are measured](docs/90-bench.md)."
+    whole = (
+        "[All figures](../contributing/performance.md), "
+        "[how they are measured](../contributing/bench.md)."
+    )
     table = Table("Measured", _reading(figures), columns, rows).markdown(2)
     return "\n".join([table, *(f"- {each}" for each in lost), "", f"{machine(figures)} {whole}"])
 
@@ -120,8 +123,9 @@ def _reading(figures: Figures) -> str:
         "The first row is what Pretzel takes, from the fastest workload to the slowest. The other "
         "rows are ratios: what a contestant takes, divided by what Pretzel takes, so 10x means ten "
         "times as slow, or ten times as much memory; below 1x, Pretzel takes more. All contestants "
-        "were measured side by side in one run. A ratio is the geometric mean over the workloads "
-        f"named in its row ({loads}). Memory is what all pipelines of a workload add to a process; "
+        "were measured side by side in one run.\n\nA ratio is the geometric mean over the "
+        f"workloads named in its row ({loads}). Memory is what all pipelines of a workload add to "
+        "a process; "
         "loading is the time to load all of them from files in a new process."
         f"{_READING_LESSER if LESSER in figures.contestants('latency') else ''}"
     )
@@ -135,7 +139,7 @@ def _where(every: Sequence[Table], name: str) -> str:
     return "all" if len(measured) == len(columns) else ", ".join(measured)
 
 
-#: Tables whose means are shown at the top and in the README, with their names there.
+#: Tables whose means are shown at the top and in the summary, with their names there.
 MEANS = {
     "Latency of one row, median": "one row, median",
     "Latency of one row, 99th percentile": "one row, 99th percentile",
@@ -143,7 +147,7 @@ MEANS = {
     "Memory": "memory",
     "Loading": "loading",
 }
-#: Ours for processors without AVX-512, and the tables of which the README has a column for it.
+#: Ours for processors without AVX-512, and the tables of which the summary has a column for it.
 LESSER = "pretzel_v3"
 LEVELLED = frozenset(["Latency of one row, median", "Rows a second on one core"])
 _READING_LESSER = (

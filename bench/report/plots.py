@@ -17,14 +17,27 @@ def plots(figures: Figures) -> dict[str, str]:
         charts[f"latency-{name}"] = _latency(figures, name, "hot")
         charts[f"cold-{name}"] = _latency(figures, name, "cold")
         charts[f"throughput-{name}"] = _throughput(figures, name)
-        charts[f"memory-{name}"] = _memory(figures, name)
+        series = _series(figures, "memory", name, "pss")
+        unshared = figures.points("memory", name, UNSHARED, "pss")
+        series.append(Series(figures.title(UNSHARED), unshared, figures.number(UNSHARED)))
+        title = f"{name.upper()}: memory of a process by pipelines loaded"
+        charts[f"memory-{name}"] = chart(
+            title, series, Axis("pipelines"), Axis("MiB, proportional set size")
+        )
         charts[f"load-{name}"] = _load(figures, name)
         charts[f"waits-{name}"] = _waits(figures, name)
     charts["loading"] = _by_workload(figures, "load_time", "each", "Loading a pipeline", "ms each")
     charts["cost"] = _by_workload(figures, "cost", "cpu", "Processor time of one row", "µs")
     charts["ablations-row"] = _without(figures, "hot_p50", "a hot row, median", "µs")
     charts["ablations-load"] = _without(figures, "load", "loading", "s")
-    charts["reservation"] = _reservation(figures)
+    metrics = ("p50", "p99")
+    variants = dict.fromkeys(each.contestant for each in figures.run.of("reservation"))
+    rows: list[Row] = [
+        (name, [figures.value("reservation", "ac", name, metric) for metric in metrics])
+        for name in variants
+    ]
+    title = "Blocks of one model while the others are overloaded"
+    charts["reservation"] = dots(title, metrics, rows, Axis("ms", log=True))
     charts["http-rate"] = _http(figures, "rate", "requests a second", "requests/s")
     charts["http-p99"] = _http(figures, "p99", "99th percentile", "ms")
     for metric, text, unit in _SCALE:
@@ -48,14 +61,6 @@ def _series(figures: Figures, experiment: str, workload: str, metric: str) -> li
         )
         for who in figures.contestants(experiment, workload)
     ]
-
-
-def _memory(figures: Figures, workload: str) -> str:
-    series = _series(figures, "memory", workload, "pss")
-    unshared = figures.points("memory", workload, UNSHARED, "pss")
-    series.append(Series(figures.title(UNSHARED), unshared, figures.number(UNSHARED)))
-    title = f"{workload.upper()}: memory of a process by pipelines loaded"
-    return chart(title, series, Axis("pipelines"), Axis("MiB, proportional set size"))
 
 
 def _latency(figures: Figures, workload: str, kind: str) -> str:
@@ -112,17 +117,6 @@ def _without(figures: Figures, metric: str, text: str, unit: str) -> str:
     ]
     series = [each.upper() for each in names]
     return dots(f"Ours with one mechanism off: {text}", series, rows, Axis(unit, log=True))
-
-
-def _reservation(figures: Figures) -> str:
-    metrics = ("p50", "p99")
-    variants = dict.fromkeys(each.contestant for each in figures.run.of("reservation"))
-    rows: list[Row] = [
-        (name, [figures.value("reservation", "ac", name, metric) for metric in metrics])
-        for name in variants
-    ]
-    title = "Blocks of one model while the others are overloaded"
-    return dots(title, metrics, rows, Axis("ms", log=True))
 
 
 def _http(figures: Figures, metric: str, text: str, unit: str) -> str:

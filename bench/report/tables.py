@@ -73,7 +73,11 @@ def ratios(figures: Figures, question: Question, base: str = OURS) -> Table:
     `base` is which of ours: the same plans compiled for lesser processors are contestants, too.
     """
     workloads = figures.workloads(question.experiment)
-    rows = [_ours(figures, question, workloads, base)]
+    measured = [question.measured(figures, name, base) for name in workloads]
+    if question.unit == "rows/s":
+        measured = [None if each is None else 1 / each for each in measured]
+    cells = ["–" if each is None else f"{shown(each)} {question.unit}" for each in measured]
+    rows = [[ITSELF.format(figures.title(base)), *cells, ""]]
     places: list[Place] = []
     for who in figures.contestants(question.experiment):
         if who == base:
@@ -86,15 +90,6 @@ def ratios(figures: Figures, question: Question, base: str = OURS) -> Table:
             places += [(title, f"on {name.upper()}", by) for name, by in pairs if by is not None]
     columns = ["times ours", *(name.upper() for name in workloads), "geometric mean"]
     return Table(question.title, question.text, columns, rows, behind(places))
-
-
-def _ours(figures: Figures, question: Question, workloads: list[str], base: str) -> list[str]:
-    """The row of our own figures."""
-    measured = [question.measured(figures, name, base) for name in workloads]
-    if question.unit == "rows/s":
-        measured = [None if each is None else 1 / each for each in measured]
-    cells = ["–" if each is None else f"{shown(each)} {question.unit}" for each in measured]
-    return [ITSELF.format(figures.title(base)), *cells, ""]
 
 
 def extremes(table: Table) -> str:

@@ -17,11 +17,7 @@ from bench.workload import Saved
 # Annotations here are read when the service is made, so they are no strings.
 
 
-@bentoml.service(
-    workers=1,
-    metrics={"enabled": False},
-    logging={"access": {"enabled": False}},
-)
+@bentoml.service(workers=1, metrics={"enabled": False}, logging={"access": {"enabled": False}})
 class Api:
     """Answers with the probabilities."""
 

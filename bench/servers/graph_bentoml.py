@@ -17,9 +17,7 @@ from bench.servers.graph_parts import answer, combined, read
 # Annotations here are read when the services are made, so they are no strings.
 
 _service = bentoml.service(
-    workers=1,
-    metrics={"enabled": False},
-    logging={"access": {"enabled": False}},
+    workers=1, metrics={"enabled": False}, logging={"access": {"enabled": False}}
 )
 
 

@@ -19,9 +19,7 @@ from bench.workload import Saved
 
 
 @serve.deployment(
-    num_replicas=1,
-    max_ongoing_requests=100,
-    logging_config={"enable_access_log": False},
+    num_replicas=1, max_ongoing_requests=100, logging_config={"enable_access_log": False}
 )
 class Api:
     """Answers with the probabilities."""

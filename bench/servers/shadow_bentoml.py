@@ -16,9 +16,7 @@ from bench.servers.shadow_parts import SHADOWED, answer, probability, read
 # Annotations here are read when the services are made, so they are no strings.
 
 _service = bentoml.service(
-    workers=1,
-    metrics={"enabled": False},
-    logging={"access": {"enabled": False}},
+    workers=1, metrics={"enabled": False}, logging={"access": {"enabled": False}}
 )
 
 

@@ -40,20 +40,15 @@ def _pipelines(spec: Spec) -> Iterator[Any]:
         seed = spec.seed * 10_007 + number
         rng = np.random.default_rng(seed)
         rows = numbers(seed + 1, _TRAINED, WIDTH)
-        people = _attendees(rng, rows)
+        one, two, three = rng.permutation(WIDTH)[:3]
+        shape = np.exp(rows[:, one] / 2) + rows[:, two] * rows[:, three] + np.abs(rows[:, two])
+        people = 20 * shape + rng.normal(size=len(rows))
         union = _featurizers(rng, spec.scale, seed)
         classes = np.digitize(people, np.quantile(people, [0.25, 0.5, 0.75]))
         features = union.fit_transform(rows, classes)
         yield Pipeline(
             [("features", union), ("trees", _last(rng, spec.scale, seed).fit(features, people))]
         )
-
-
-def _attendees(rng: np.random.Generator, rows: Any) -> Any:
-    """How many come: depends on a few columns, crookedly, and on luck."""
-    one, two, three = rng.permutation(WIDTH)[:3]
-    shape = np.exp(rows[:, one] / 2) + rows[:, two] * rows[:, three] + np.abs(rows[:, two])
-    return 20 * shape + rng.normal(size=len(rows))
 
 
 def _featurizers(rng: np.random.Generator, scale: float, seed: int) -> Any:

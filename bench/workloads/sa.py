@@ -64,21 +64,16 @@ def _pipelines(spec: Spec, sentences: list[str]) -> Iterator[Any]:
             [("chars", vectorizers.chars(char)), ("words", vectorizers.words(word))]
         )
         width = sum(len(each.vocabulary_) for _, each in union.transformer_list)
-        yield make_pipeline(union, _classifier(width, spec.seed + 1000 + number))
+        from sklearn.linear_model import LogisticRegression
 
-
-def _classifier(width: int, seed: int) -> Any:
-    """A logistic regression with drawn weights of a trained one's size."""
-    from sklearn.linear_model import LogisticRegression
-
-    rng = np.random.default_rng(seed)
-    made = LogisticRegression()
-    made.coef_ = rng.normal(scale=0.5, size=(1, width))
-    made.intercept_ = rng.normal(scale=0.1, size=1)
-    made.classes_ = np.array([0, 1])
-    made.n_features_in_ = width
-    made.n_iter_ = np.array([1], np.int32)
-    return made
+        rng = np.random.default_rng(spec.seed + 1000 + number)
+        made = LogisticRegression()
+        made.coef_ = rng.normal(scale=0.5, size=(1, width))
+        made.intercept_ = rng.normal(scale=0.1, size=1)
+        made.classes_ = np.array([0, 1])
+        made.n_features_in_ = width
+        made.n_iter_ = np.array([1], np.int32)
+        yield make_pipeline(union, made)
 
 
 class _Vectorizers:
@@ -107,10 +102,7 @@ class _Vectorizers:
             # What converters handle: skl2onnx splits words at anything but these.
             words = {"token_pattern": r"[a-zA-Z0-9_]+"} if analyzer == "word" else {}
             made = TfidfVectorizer(
-                analyzer=analyzer,
-                ngram_range=lengths,
-                max_features=most,
-                **words,
+                analyzer=analyzer, ngram_range=lengths, max_features=most, **words
             )
             corpus = self._corpus(version + 100 * (analyzer == "char"), most)
             made.fit(corpus)

@@ -1,4 +1,4 @@
-"""Columns of a data frame as the numbers a booster was trained on.
+"""Columns of a data frame as the numbers a booster was trained on, and damaged models' errors.
 
 A booster that was trained on a frame was trained on category numbers. The model keeps the list of
 categories; a missing value is NaN, and so is an unknown category (unless that is an error, as it is
@@ -7,7 +7,8 @@ for XGBoost).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
@@ -20,6 +21,21 @@ from flour.language.flow import Flow
 from flour.ops.categories import Coding, codes_of, pick
 
 Categories = Mapping[int, Sequence[Any]]
+
+
+@contextmanager
+def reading(library: str) -> Iterator[None]:
+    """Turn any exception that a damaged model causes into an error about the model."""
+    try:
+        # A number that is too large for its dtype is infinity, as in the libraries.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            yield
+    except RecursionError:
+        raise DamagedProgram(f"this is not a {library} model", found="nested too deeply") from None
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError, ValueError) as problem:
+        kind = "it has no" if isinstance(problem, KeyError) else f"{type(problem).__name__}:"
+        found = f"{kind} {problem}"[:120]
+        raise DamagedProgram(f"this is not a whole {library} model", found=found) from None
 
 
 def kinds(width: int, categories: Categories) -> list[Type]:

@@ -37,19 +37,21 @@ _MOST_CATEGORIES = 1 << 26
 Fields = Mapping[str, str]
 
 
-def from_lightgbm(model: object, *, covers: bool = False) -> Flow:
+def from_lightgbm(model: object, *, covers: bool = False, leaves: bool = False) -> Flow:
     """The program of a LightGBM model: a booster, a fitted wrapper, a file or its text.
 
-    Outputs: `value` is the answer of Booster.predict, `scores` its raw scores, `leaves` the leaf
-    each tree ends in. A model trained on a frame with categories takes the frame's own values.
-    With `covers`, trees keep how many training rows reached each node, for `plan.attribute`.
+    Outputs: `value` is the answer of Booster.predict, `scores` its raw scores and, with `leaves`,
+    `leaves` the leaf each tree ends in. A model trained on a frame with categories takes the
+    frame's own values. With `covers`, trees keep how many training rows reached each node, for
+    `plan.attribute`.
     """
     head, trees = parse(text_of(model))
     width = width_of(head)
     names = head.get("feature_names", "").split(" ")
     x = source("X", input_type(names, width, categories_of(head), "float64"))
-    scores, leaves = scores_of(head, trees, columns(head, x, Importer()), covers=covers)
-    return outputs(value=answered(head, trees, scores), scores=flat(scores), leaves=leaves)
+    scores, ends = scores_of(head, trees, columns(head, x, Importer()), covers=covers)
+    made = {"value": answered(head, trees, scores), "scores": flat(scores)}
+    return outputs(**made, leaves=ends) if leaves else outputs(**made)
 
 
 def width_of(head: Fields) -> int:
@@ -319,27 +321,21 @@ def _tests(
     below = np.nextafter(-ZERO, -np.inf)
     moved = np.where(threshold >= 0, ZERO, below)
     beside_zero = np.where(tiny | (threshold == -ZERO), moved, threshold)
-    return {
-        "feature": feature.astype(np.int32),
-        "threshold": np.where(categorical, 0.0, beside_zero),
-        "left": left.astype(np.int32),
-        "right": right.astype(np.int32),
-        "missing": _ways(kind, threshold, categorical),
-        "category": start,
-        "length": length,
-    }, bits
-
-
-def _ways(
-    kind: NDArray[Any], threshold: NDArray[Any], categorical: NDArray[Any]
-) -> NDArray[np.uint8]:
-    """The direction of NaN: the default one, or that of zero; a set of categories has no NaN."""
+    # The direction of NaN: the default one, or that of zero; a set of categories has no NaN.
     missing = (kind >> _MISSING_SHIFT) & 3
     default = np.where((kind & _DEFAULT_LEFT) != 0, LEFT, RIGHT)
     as_zero = np.where(threshold >= 0, LEFT, RIGHT)
     direction = np.where(missing == _MISSING_NAN, default, as_zero)
     direction = np.where(missing == _MISSING_ZERO, default + ZEROS, direction)
-    return np.where(categorical, RIGHT, direction).astype(np.uint8)
+    return {
+        "feature": feature.astype(np.int32),
+        "threshold": np.where(categorical, 0.0, beside_zero),
+        "left": left.astype(np.int32),
+        "right": right.astype(np.int32),
+        "missing": np.where(categorical, RIGHT, direction).astype(np.uint8),
+        "category": start,
+        "length": length,
+    }, bits
 
 
 def _sets(
@@ -390,9 +386,7 @@ def flat(x: Flow) -> Flow:
 
 
 def _identity(x: Flow, options: Fields) -> Flow:
-    if "sqrt" not in options:
-        return x
-    return x.sign() * x * x
+    return x if "sqrt" not in options else x.sign() * x * x
 
 
 def _sigmoid(x: Flow, options: Fields) -> Flow:
@@ -424,6 +418,8 @@ def _regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 @adapts("lightgbm.sklearn.LGBMClassifier")
 def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     value, scores = _wrapper_answers(fit, x, to)
+    if not isinstance(getattr(fit, "_objective", None) or "", str):
+        return {"value": scores, "scores": scores}  # of an objective of one's own it knows no link
     made = classified(fit, value, to)
     return {**made, "scores": scores} if hasattr(fit, "decision_function") else made
 

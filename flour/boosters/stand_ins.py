@@ -1,4 +1,4 @@
-"""Stand-ins for the boosters and wrappers of LightGBM and XGBoost in pickles, of all versions."""
+"""Stand-ins for the boosters and wrappers of LightGBM, XGBoost and CatBoost in pickles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from flour.boosters import ubjson, xgboost_binary
+from flour.boosters import catboost_binary, ubjson, xgboost_binary
+from flour.boosters.booster_columns import reading
 from flour.core.errors import DamagedProgram
 from flour.pickles.standins import StandIn
 from flour.sklearn.stand_ins import Estimator
@@ -54,6 +55,15 @@ class LightGbm(Estimator, packages="lightgbm"):
             return np.array(names[1].split(" ") if names else [], object)
         if name == "n_features_in_" and own.get("_n_features_in", own.get("_n_features")):
             return own.get("_n_features_in", own.get("_n_features"))
+        if name == "feature_importances_" and own.get("importance_type") == "split":
+            # How many splits of a model's trees are on each column and gain anything.
+            text = own["_Booster"].model_to_string()
+            last = re.search(r"(?m)^max_feature_idx=(\d+)", text)
+            each = re.findall(r"(?m)^split_feature=(.*)\nsplit_gain=(.*)", text)
+            columns = " ".join(columns for columns, _ in each).split()
+            gains = " ".join(gains for _, gains in each).split()
+            used = [int(j) for j, gain in zip(columns, gains, strict=True) if float(gain) > 0]
+            return np.bincount(np.array(used, np.int64), minlength=int(last[1]) + 1 if last else 0)
         return super().__getattr__(name)
 
 
@@ -96,6 +106,33 @@ class XGBoost(Estimator, packages="xgboost"):
                 return np.array(names, object)
         if name == "classes_" and "n_classes_" in vars(self):
             return np.arange(vars(self)["n_classes_"])
+        return super().__getattr__(name)
+
+
+class CatBoost(Estimator, packages="catboost"):
+    """A model of CatBoost, by the bytes of its file."""
+
+    def build(self, state: object) -> None:
+        """Keep the model, read."""
+        super().build(state)
+        raw = vars(self).pop("__model", None)
+        if isinstance(raw, bytes):
+            with reading("CatBoost"):
+                vars(self)["model"] = catboost_binary.loads(raw)
+
+    model: Any
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "model" in vars(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("n_features_in_", "feature_names_in_") and "model" in vars(self):
+            with reading("CatBoost"):
+                names = catboost_binary.columns(self.model)
+            if name == "n_features_in_":
+                return max(names) + 1
+            if all(names.values()):
+                return np.array([names[column] for column in sorted(names)], object)
         return super().__getattr__(name)
 
 

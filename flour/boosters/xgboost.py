@@ -7,8 +7,8 @@ are added up in float32, tree after tree; so do these programs.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.boosters import ubjson, xgboost_binary
-from flour.boosters.booster_columns import Categories, classified, coded, input_type, kinds
+from flour.boosters.booster_columns import Categories, classified, coded, input_type, kinds, reading
 from flour.boosters.stand_ins import XGBoostBooster
-from flour.core.errors import DamagedProgram, UnsupportedSetting
-from flour.core.types import Record, Type, Vector
+from flour.core import provenance
+from flour.core.errors import BoosterWarning, UnsupportedSetting
+from flour.core.types import Record, Scalar, Type, Vector
 from flour.language.adapters import Fitted, Importer, adapts, knows_columns
 from flour.language.flow import Flow, outputs, source
 from flour.ops.trees.trees import TreeLeaves, Trees
@@ -40,6 +41,12 @@ class XgboostModel(NamedTuple):
     trees: Sequence[Data]
     info: NDArray[np.int64]
     weights: NDArray[np.float32] | None
+    #: The rounds that wrappers answer with where training stopped early; 0 elsewhere.
+    best: int
+    #: Categories by their codes, which files before 3.1 leave to the caller.
+    codes: bool
+    #: Each tree is added to the base score in place, and rounded, before it is weighted.
+    rounds_in_place: bool
     parallel: int
     #: The weights of a linear booster: a row for each feature, and one for the constant term.
     linear: NDArray[np.float32] | None
@@ -52,49 +59,63 @@ class XgboostModel(NamedTuple):
         """True if the leaves hold a value for every column."""
         return bool(self.trees) and _leaf_width(self.trees[0]) > 1
 
+    @property
+    def per_round(self) -> int:
+        """How many trees a round has added."""
+        return self.parallel * (1 if self.vector else self.columns)
 
-def from_xgboost(model: object, *, rounds: int | None = None, covers: bool = False) -> Flow:
+
+def from_xgboost(
+    model: object, *, rounds: int | None = None, covers: bool = False, leaves: bool = False
+) -> Flow:
     """The program of an XGBoost model: a booster, a fitted wrapper, a file, JSON or UBJSON.
 
-    Outputs: `value` is the answer of Booster.predict, `scores` its margins, `leaves` the leaf each
-    tree ends in (where there are trees). `rounds` uses only the first boosting rounds
-    (iteration_range). A model trained on a frame with categories takes the frame's own values.
-    With `covers`, trees keep the sum of hessians that reached each node, for `plan.attribute`.
+    Outputs: `value` is the answer of Booster.predict, `scores` its margins and, with `leaves`,
+    `leaves` the leaf each tree ends in (where there are trees). `rounds` uses only the first
+    boosting rounds (iteration_range). A model trained on a frame with categories takes the frame's
+    own values. With `covers`, trees keep the sum of hessians that reached each node, for
+    `plan.attribute`.
     """
     parsed = parse(model)
+    every = len(parsed.trees) // parsed.per_round
+    if rounds is None and 0 < parsed.best < every:
+        _warn(
+            f"training stopped early: this has all {every} rounds, as Booster.predict does, the "
+            f"wrapper only {parsed.best}: import that, or from_xgboost(model, rounds={parsed.best})"
+        )
     kind = input_type(parsed.names, parsed.width, parsed.categories, "float32", strict=True)
     x = source("X", kind)
-    scores, leaves = scores_of(parsed, columns(parsed, x, Importer()), rounds, covers=covers)
+    scores, ends = scores_of(parsed, columns(parsed, x, Importer()), rounds, covers=covers)
     predictions = {"value": converted(parsed, scores), "scores": flat(scores)}
-    return outputs(**predictions) if leaves is None else outputs(**predictions, leaves=leaves)
+    if leaves and ends is not None:
+        predictions["leaves"] = ends
+    return outputs(**predictions)
 
 
 def columns(model: XgboostModel, x: Flow, to: Importer) -> Flow:
     """The columns as the trees number them; XGBoost knows no category it was not trained on."""
+    if model.codes:
+        strings = isinstance(x.type, Record) and Scalar("string") in dict(x.type.fields).values()
+        to.need(not strings, _CODES, _GIVE_CODES)
+        _warn(f"{_CODES}: {_GIVE_CODES}")
     found = coded(x, model.categories, to, strict=True)
     by_name = isinstance(x.type, Record) and not model.categories
     return found.cast("float32") if by_name else found
 
 
+_CODES = "XGBoost before 3.1 keeps no categories, and this model was trained on some"
+_GIVE_CODES = "give their codes, such as frame[name].cat.codes with those of the training"
+
+
+def _warn(said: str) -> None:
+    place = provenance.here()
+    warnings.warn_explicit(said, BoosterWarning, place.file, place.line)
+
+
 def parse(model: object) -> XgboostModel:
     """The content of a model: a file, a booster or a wrapper."""
-    with _reading():
+    with reading("XGBoost"):
         return _model(_data(model))
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    """Turn any exception that a damaged model causes into an error about the model."""
-    try:
-        # A number that is too large for its dtype is infinity, as in the library.
-        with np.errstate(over="ignore", invalid="ignore"):
-            yield
-    except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as problem:
-        raise DamagedProgram(
-            "this is not a whole XGBoost model", found=f"{type(problem).__name__}: {problem}"
-        ) from None
-    except ValueError as problem:
-        raise DamagedProgram("this is not an XGBoost model", found=str(problem)[:120]) from None
 
 
 def _data(model: object) -> Any:
@@ -118,25 +139,27 @@ def _data(model: object) -> Any:
 
 
 def _decode(raw: bytes) -> Any:
+    if raw[:1] in b'["' or (raw[:1] == b"{" and not raw[1:].strip()):
+        raise ValueError("JSON of something else")
     if raw[:1] != b"{":
         return xgboost_binary.loads(raw)
     # UBJSON's first key follows a length; JSON's follows a quotation mark or white space.
     if raw[1:2] in b'" \t\r\n}':
-        try:
-            return json.loads(raw)
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
+        return json.loads(raw)
     return ubjson.loads(raw)
 
 
 def _model(data: Any) -> XgboostModel:
     learner = data["learner"]
     parameters = learner["learner_model_param"]
-    booster = learner["gradient_booster"]
+    booster, attributes = learner["gradient_booster"], learner.get("attributes", {})
     classes = int(parameters.get("num_class", 0))
     targets = int(parameters.get("num_target", 1))
     columns = max(classes, targets, 1)
     objective = str(learner["objective"]["name"])
+    version = tuple(int(each) for each in data.get("version", ())[:2])
+    # To 1.2, the base score of this objective is a probability.
+    raw = objective == "binary:logitraw" and (1, 0) <= version < (1, 3)
     width = int(parameters["num_feature"])
     name = booster["name"]
     if name not in ("gbtree", "dart", "gblinear"):
@@ -151,13 +174,17 @@ def _model(data: Any) -> XgboostModel:
     most = max(map(len, (trees, inner.get("weights", ()), *rows)))
     if columns > most:
         raise ValueError(f"{columns} columns, and values for {most}")
+    best, categories = attributes.get("best_iteration"), _containers(inner.get("cats"))
     common: dict[str, Any] = {
+        "best": 0 if best is None else int(best) + 1,
+        "codes": version < (3, 1) and "c" in learner.get("feature_types", ()),
         "width": width,
         "columns": columns,
         "objective": objective,
-        "base": _margins(objective, parameters, columns),
+        "base": _margins("binary:logistic" if raw else objective, parameters, columns),
         "names": [str(item) for item in learner.get("feature_names", ())],
-        "categories": _containers(inner.get("cats")),
+        "categories": categories,
+        "rounds_in_place": name == "dart",
     }
     if name == "gblinear":
         table = np.asarray(inner["weights"], np.float32)
@@ -166,18 +193,26 @@ def _model(data: Any) -> XgboostModel:
         table = table.reshape(width + 1, columns)
         none = np.empty(0, np.int64)
         return XgboostModel(**common, trees=(), info=none, weights=None, parallel=1, linear=table)
-    weights = np.array(booster["weight_drop"], np.float32) if name == "dart" else None
-    return XgboostModel(**common, **_with_trees(inner, columns, weights), linear=None)
+    # Since 3.3 dropped trees are a matter of every forest, which tells their weights itself.
+    dropped = (booster if name == "dart" else inner).get("weight_drop")
+    weights = None if dropped is None else np.array(dropped, np.float32)
+    parts = _with_trees(inner, columns, weights, attributes)
+    return XgboostModel(**common, **parts, linear=None)
 
 
-def _with_trees(inner: Data, columns: int, weights: NDArray[np.float32] | None) -> dict[str, Any]:
+def _with_trees(
+    inner: Data, columns: int, weights: NDArray[np.float32] | None, attributes: Data
+) -> dict[str, Any]:
     info = np.array(inner["tree_info"], np.int64)
     trees = inner["trees"]
     if not len(trees) or len(trees) != len(info) or np.any((info < 0) | (info >= columns)):
         raise ValueError("every tree belongs to one of the classes")
     if weights is not None and len(weights) != len(trees):
         raise ValueError("every tree of a DART model has a weight")
-    parallel = int(inner["gbtree_model_param"].get("num_parallel_tree", 1) or 1)
+    parallel = int(inner["gbtree_model_param"].get("num_parallel_tree", 0) or 0)
+    if not parallel and "best_ntree_limit" in attributes:  # to 1.5, which says it no other way
+        best = int(attributes.get("best_iteration", 0)) + 1
+        parallel = int(attributes["best_ntree_limit"]) // best
     return {"trees": trees, "info": info, "weights": weights, "parallel": max(parallel, 1)}
 
 
@@ -252,9 +287,8 @@ def scores_of(
         return columns.linear(model.linear[:-1].T, model.linear[-1] + model.base[0]), None
     count = len(model.trees)
     if rounds is not None:
-        per_round = model.parallel * (1 if model.vector else model.columns)
-        count = min(count, rounds * per_round)
-    with _reading():
+        count = min(count, rounds * model.per_round)
+    with reading("XGBoost"):
         parts = [_tree(tree, model.columns) for tree in model.trees[:count]]
         table, value, number = _joined(parts, model, in_place=in_place)
     cover = {"cover": _covers(model.trees, parts)} if covers else {}
@@ -306,12 +340,12 @@ def _weighted_leaves(
 ) -> NDArray[np.float32]:
     """The values of a tree's leaves, times the tree's weight, which DART gives each.
 
-    In place, the library adds each tree to the base score, which it then subtracts again: the leaf
-    as this rounds it is weighted.
+    In place, the library to 3.2 adds each tree to the base score, which it then subtracts again:
+    the leaf as this rounds it is weighted.
     """
     if model.weights is None:
         return value
-    if in_place and not model.vector:
+    if in_place and model.rounds_in_place and not model.vector:
         base = model.base[int(model.info[tree])]
         value = (value + base) - base
     weighted: NDArray[np.float32] = (value * model.weights[tree]).astype(np.float32)
@@ -465,7 +499,12 @@ def converted(model: XgboostModel, scores: Flow) -> Flow:
     name = model.objective
     link = _LINKS.get(name, flat if name.startswith("rank:") else None)
     if link is None:
-        raise UnsupportedSetting(f"the objective {name!r} is not known here")
+        raise UnsupportedSetting(
+            f"the objective {name!r} is not known here",
+            hint=f"train with one of {', '.join(_LINKS)}, rank:*",
+        )
+    if name == "reg:expectileerror" and model.columns > 1:
+        raise UnsupportedSetting("several expectiles in one model", hint="train a model for each")
     return link(scores)
 
 
@@ -477,6 +516,7 @@ def flat(x: Flow) -> Flow:
 
 _LINKS: dict[str, Callable[[Flow], Flow]] = {
     **dict.fromkeys(("reg:squarederror", "reg:linear", "reg:squaredlogerror"), flat),
+    "reg:expectileerror": flat,
     **dict.fromkeys(("reg:pseudohubererror", "reg:absoluteerror", "reg:quantileerror"), flat),
     **dict.fromkeys(("binary:logistic", "reg:logistic"), lambda x: flat(x.sigmoid())),
     **dict.fromkeys(_EXPONENTIAL, lambda x: flat(x.exp())),

@@ -27,7 +27,8 @@ def loads(raw: bytes) -> dict[str, Any]:
     if raw[:4] == b"binf":
         reader.take(4)
     try:
-        return {"learner": _learner(reader)}
+        learner = _learner(reader)
+        return {"learner": learner, "version": learner.pop("version")}
     except (struct.error, UnicodeDecodeError) as problem:
         raise ValueError(f"damaged at byte {reader.at}: {problem}") from None
 
@@ -65,12 +66,13 @@ class _StructReader:
 
 def _learner(reader: _StructReader) -> dict[str, Any]:
     fields = reader.numbers("<fIiiiIII", _LEARNER)
-    base, features, classes, attributes, _, version, _, targets = fields
+    base, features, classes, attributes, _, version, minor, targets = fields
     objective, name = reader.text(), reader.text()
     if not objective.isprintable() or name not in ("gbtree", "dart", "gblinear"):
         raise ValueError(f"a booster named {name[:40]!r}")
     booster = _linear(reader) if name == "gblinear" else _trees(reader, dart=name == "dart")
     return {
+        "version": [version, minor],
         "learner_model_param": {
             # Before version 1 the file has the margin, for objectives of one column.
             ("base_score" if version or objective.startswith("multi:") else "base_margin"): base,

@@ -92,8 +92,8 @@ def found(place: str) -> Function:
         raise PythonRefused(
             "this runs a Python function, which is not allowed",
             found=place[:80],
-            hint="if you trust its author: allow_python=True; where a folder is served, name its "
-            f"module: --allow-python {module[:80]}",
+            hint="if you trust its author: allow_python=True in Python; a served folder runs only "
+            f"functions that its graphs fetch: --allow-python {module[:80]}",
         )
     try:
         import_module(module)
@@ -127,7 +127,7 @@ def _gone(place: str, said: str) -> PythonRefused:
 
 
 def _place(call: object) -> str:
-    """Where a function can be had again; "" where it is nowhere to be had."""
+    """The import path of a function; "" if it has none."""
     module, name = getattr(call, "__module__", None), getattr(call, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or module == "__main__":
         return ""

@@ -1,4 +1,4 @@
-"""Who compiles more code for plans than the plans say themselves: the runtime that serves them."""
+"""Callers that compile more for plans than the plans ask for: the runtime that serves them."""
 
 from __future__ import annotations
 

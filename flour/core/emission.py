@@ -12,8 +12,8 @@ until it is read, so fusing is calling and a concatenation is a list. A part wit
 The `j` handed to functions is the column number in the whole vector, as an expression; asking for
 an element emits lines that compute it, so ask inside the loop that uses it. Everything emitted is a
 Python expression or statement over int64 addresses and numbers, in the vocabulary that
-`oven.compiler.native` compiles (docs/35-native-code.md); widths, addresses and fitted numbers come
-from the parameter table, so the text depends on structure alone.
+`oven.compiler.native` compiles (docs/contributing/native-code.md); widths, addresses and fitted
+numbers come from the parameter table, so the text depends on structure alone.
 """
 
 from __future__ import annotations
@@ -156,6 +156,9 @@ class Emitter(Protocol):
     exact: bool
     #: Sparse vectors have to push their elements in the order of the columns.
     ordered: bool
+    #: Memory counts, so tables are small: without those for many rows at once ("rows"), or with
+    #: them ("blocks"); empty where time counts alone.
+    lean: str
     #: The number of rows of the block (kernels only).
     rows: str
 

@@ -70,6 +70,10 @@ class OtherVersionWarning(UserWarning):
     """Another version of scikit-learn than the installed one made the estimator."""
 
 
+class BoosterWarning(UserWarning):
+    """A booster answers, but wants or answers something else than the wrapper around it."""
+
+
 class InputError(FlourError, ValueError):
     """The data handed to a program is wrong."""
 

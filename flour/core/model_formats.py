@@ -9,9 +9,11 @@ answers rows as the model's own library does. Nothing is imported before it is n
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from types import ModuleType
 
+from flour.core.errors import ImportRefused
 from flour.core.modules import imported
 
 
@@ -21,11 +23,9 @@ class ModelFormat:
 
     name: str
     endings: tuple[str, ...]
-    """How names of such files end."""
-    begins: bytes = b""
-    """How such files begin, where another format has an ending in common with this one."""
-    runs_code: bool = False
-    """True if reading a file runs code that it names, as pickles do."""
+    """Endings of such files' names."""
+    begins: bytes | tuple[bytes, ...] = b""
+    """The first bytes of such files, if another format shares an ending with this one."""
 
 
 #: Every format by its name.
@@ -50,6 +50,26 @@ def with_ending(ending: str) -> list[ModelFormat]:
 
 
 def that_begins(possible: list[ModelFormat], head: bytes) -> ModelFormat:
-    """Which of these formats a file has that begins like this."""
+    """The one of these formats whose files begin with these bytes."""
     telling = (known for known in possible if known.begins and head.startswith(known.begins))
     return next(telling, next((known for known in possible if not known.begins), possible[0]))
+
+
+#: Files that people take for models, by what they begin with: what they are, and what to do.
+_NO_MODELS: tuple[tuple[bytes, str, str], ...] = (
+    (rb"\Z", "the file is empty", "copy it again, or write it where the model was trained"),
+    (rb"version https://git-lfs", "this is Git LFS's pointer to a model", "git lfs pull"),
+    (rb"\s*<(?i:!doctype html|html)\b", "this is a web page, not a model", "download it again"),
+    (
+        rb"PK\x03\x04.{26}[^/\0]{1,200}/(data\.pkl|\.format_version)",
+        "this is a model of PyTorch",
+        "write ONNX where it was trained: torch.onnx.export",
+    ),
+)
+
+
+def refuse_other(raw: bytes, where: str | None = None) -> None:
+    """Raise for a file that is no model of any format here, if its beginning says what it is."""
+    for begins, what, hint in _NO_MODELS:
+        if re.match(begins, raw[:400], re.DOTALL):
+            raise ImportRefused(what, where=where, hint=hint)

@@ -15,7 +15,10 @@ from pkgutil import walk_packages
 from types import ModuleType
 
 #: The folders whose modules define operators or adapters.
-_FOLDERS = ("flour.ops", "flour.sklearn.estimators", "flour.boosters", "flour.onnx")
+_FOLDERS = (
+    *("flour.ops", "flour.sklearn.estimators", "flour.boosters", "flour.embeddings"),
+    "flour.onnx",
+)
 
 
 @contextmanager

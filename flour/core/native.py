@@ -16,7 +16,7 @@ The same function runs in Python on arrays: a vector is then a numpy array, and 
 that is assigned once is a value, any other one a variable. What is known when code is written (an
 option, a dtype, a number of classes) is an ordinary Python value: conditions on it choose among
 statements, and loops over a tuple of it are unrolled. Functions that a function calls become part
-of it; other names are those of the vocabulary (docs/35-native-code.md).
+of it; other names are those of the vocabulary (docs/contributing/native-code.md).
 """
 
 from __future__ import annotations
@@ -24,115 +24,34 @@ from __future__ import annotations
 import ast
 import inspect
 import math
-import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple, Self, cast
+from operator import attrgetter
+from typing import Any, cast
 
 from flour.core.emission import Emitter, Push, Room, RowValue, ScalarValue, VectorValue
-from flour.core.native_source import source_of
-from objectstore import Blob
+from flour.core.native_source import OPERATORS, source_of
+from flour.core.native_values import (
+    BUILT_IN,
+    STATIC,
+    Code,
+    CountedRange,
+    FittedNumbers,
+    Memory,
+    Spelled,
+    let,
+    plain,
+    text,
+    ufunc,
+    variable,
+    word_of,
+)
 
-_OPERATORS: dict[type, tuple[str, Callable[..., object]]] = {
-    ast.Add: ("+", operator.add),
-    ast.Sub: ("-", operator.sub),
-    ast.Mult: ("*", operator.mul),
-    ast.Div: ("/", operator.truediv),
-    ast.FloorDiv: ("//", operator.floordiv),
-    ast.Mod: ("%", operator.mod),
-    ast.Pow: ("**", operator.pow),
-    ast.LShift: ("<<", operator.lshift),
-    ast.RShift: (">>", operator.rshift),
-    ast.BitAnd: ("&", operator.and_),
-    ast.BitOr: ("|", operator.or_),
-    ast.BitXor: ("^", operator.xor),
-    ast.Eq: ("==", operator.eq),
-    ast.NotEq: ("!=", operator.ne),
-    ast.Lt: ("<", operator.lt),
-    ast.LtE: ("<=", operator.le),
-    ast.Gt: (">", operator.gt),
-    ast.GtE: (">=", operator.ge),
-    ast.UAdd: ("+", operator.pos),
-    ast.USub: ("-", operator.neg),
-    ast.Invert: ("~", operator.invert),
-    ast.Not: ("not ", operator.not_),
-    ast.Is: ("is", operator.is_),
-    ast.IsNot: ("is not", operator.is_not),
-    ast.In: ("in", lambda item, many: item in many),
-    ast.NotIn: ("not in", lambda item, many: item not in many),
-}
+__all__ = ["Code", "FittedNumbers", "Memory", "Spelled"]
 
-#: The dtypes of numbers that a function spells out.
-_KINDS: dict[type, str] = {float: "float64", int: "int64", bool: "bool"}
-#: Names that every function knows; `float64` and other dtypes are words of native code.
-_BUILT_IN = {"len": len, "range": range, "zip": zip}
-#: Functions of numpy whose word is another name.
-_NUMPY = {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
-#: Functions of numpy that are operators.
-_INFIX = {
-    "add": "+",
-    "subtract": "-",
-    "multiply": "*",
-    "divide": "/",
-    "greater": ">",
-    "greater_equal": ">=",
-    "less": "<",
-    "less_equal": "<=",
-    "equal": "==",
-    "not_equal": "!=",
-    "logical_and": "and",
-    "logical_or": "or",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-    "bitwise_xor": "^",
-}
 #: The result of a block that does not end its function.
 _GOES_ON = object()
-
-
-class Code(str):
-    """An expression of native code, and its dtype where it is known."""
-
-    __slots__ = ("dtype",)
-    dtype: str
-
-    def __new__(cls, text: str, dtype: str = "") -> Self:
-        """Make an expression."""
-        made = super().__new__(cls, text)
-        made.dtype = dtype
-        return made
-
-
-class Memory(NamedTuple):
-    """Numbers at an address: what is read and written by index. `constant` is never written."""
-
-    address: str
-    dtype: str
-    constant: bool = False
-
-
-class Fitted(NamedTuple):
-    """Numbers of an operator, read by index; a single number stands for all of them."""
-
-    parameter: Blob
-    dtype: str
-
-
-class Spelled(NamedTuple):
-    """A function of Python that writes code: what it is called with, it gets as text.
-
-    As a row it says its number at an index; its size is None where its width is known.
-    """
-
-    write: Callable[..., Any]
-    dtype: str = ""
-    size: str | None = None
-
-
-class _Range(NamedTuple):
-    start: str
-    stop: object
 
 
 #: Writes a call's code in place of the call: it takes the emitter and the arguments.
@@ -156,7 +75,7 @@ def write(e: Emitter, function: Callable[..., Any], *values: object, **named: ob
     A function that is not written in Python, such as numpy's, is a word of its name.
     """
     made = _called(e, function, values, named)
-    return Code(_text(made)) if isinstance(made, int | float) else made
+    return Code(text(made)) if isinstance(made, int | float) else made
 
 
 def expression(e: Emitter, function: Callable[..., Any], *values: object, **named: object) -> Code:
@@ -167,23 +86,13 @@ def expression(e: Emitter, function: Callable[..., Any], *values: object, **name
 
 
 def _called(
-    e: Emitter, function: Callable[..., Any], values: Sequence[object], named: Mapping[str, object]
+    e: Emitter, function: Callable[..., Any], values: Sequence[Any], named: Mapping[str, object]
 ) -> Any:
+    if inspect.isfunction(function):
+        return _function(function)(e, values, named)
     if isinstance(function, type) and issubclass(function, tuple):  # a record
         return cast("Callable[..., Any]", function)(*values)
-    if inspect.isfunction(function):
-        return _CallWriter(e, function).call(values, named)
-    given, name = [_plain(value) for value in values], function.__name__
-    if name == "isnan":
-        held = e.let(_text(given[0]), getattr(given[0], "dtype", "")).expr
-        return Code(f"({held} != {held})", "bool")
-    if name in _INFIX:
-        left, right = map(_text, given)
-        return Code(f"({left} {_INFIX[name]} {right})", _dtype_of("", given))
-    if name == "where":
-        return Code("({1} if {0} else {2})".format(*map(_text, given)), _dtype_of("", given[1:]))
-    arguments = ", ".join(map(_text, given))
-    return Code(f"{_NUMPY.get(name, name)}({arguments})", _dtype_of("", given))
+    return ufunc(e, function, values)
 
 
 def held(e: Emitter, memory: Memory, width: int, size: str | None = None) -> VectorValue:
@@ -219,13 +128,7 @@ def sparse(
     most: Room | None = None,
 ) -> VectorValue:
     """Return the vector whose stored columns, with their values, a function yields."""
-
-    def each(push: Push) -> None:
-        writer = _CallWriter(e, function)
-        writer.push = push
-        writer.call(values, {})
-
-    return e.sparse(dtype, width, each, most=most)
+    return e.sparse(dtype, width, partial(_function(function), e, values, {}), most=most)
 
 
 def indexable_row(e: Emitter, x: VectorValue) -> Spelled:
@@ -239,322 +142,437 @@ def listed(e: Emitter, found: Spelled, dtype: str, width: int) -> VectorValue:
 
 
 def _load(e: Emitter, memory: Memory, index: str) -> str:
-    return e.load(memory.address, index, memory.dtype, constant=memory.constant)
+    return e.load(memory, index, memory.dtype, constant=memory.constant)
 
 
-#: Functions of Python that are called while code is written.
-_STATIC: dict[object, Callable[..., Any]] = {
-    len: lambda of: len(of) if type(of) in (list, tuple) else Code(of.size, "int64"),
-    range: lambda *ends: _Range(_text(ends[0]) if len(ends) > 1 else "0", ends[-1]),
-    zip: lambda *many: list(zip(*many, strict=True)),
-}
+class _CallWriting:
+    """One call of a function that is being written: where to, and what its names stand for."""
+
+    __slots__ = ("e", "names", "push")
+
+    def __init__(self, e: Emitter, push: Push | None) -> None:
+        self.e, self.push, self.names = e, push, dict[str, Any]()
 
 
-_source, _signature = cache(source_of), cache(inspect.signature)
+_NO_CALL = cast("_CallWriting", None)
+#: Writes a statement and returns what the function returns there; or returns an expression's code,
+#: or its value if that is known while code is written.
+_Step = Callable[[_CallWriting], Any]
 
 
-class _CallWriter:
-    """Writes one call of a function."""
+class _PreparedFunction:
+    """A function that can be written: each part of its source is turned into a step once."""
 
-    def __init__(self, e: Emitter, function: Callable[..., Any]) -> None:
-        self.e, self.function, self.source = e, function, _source(function)
-        self.names: dict[str, Any] = {}
-        self.push: Push
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.source, self.signature = source_of(function), inspect.signature(function)
+        assigned, read = self.source.assigned, self.source.read
+        #: Each parameter, whether it changes, and whether it is read more than once.
+        self.parameters = [
+            (name, assigned[name] > 0, read[name] > 1) for name in self.signature.parameters
+        ]
+        self.known = function.__globals__
+        self.body = self.block(self.source.body)
 
-    def call(self, values: Sequence[object], named: Mapping[str, object]) -> Any:
+    def __call__(
+        self,
+        e: Emitter,
+        values: Sequence[object],
+        named: Mapping[str, object],
+        push: Push | None = None,
+    ) -> Any:
         """Bind the parameters and write the body."""
-        for name, value in self.arguments(values, named).items():
-            given = _plain(value)
-            if self.source.assigned[name]:  # a parameter that changes is a variable of its own
-                given = Code(self.e.var(_text(given), name), getattr(given, "dtype", ""))
-            elif isinstance(given, Code) and self.source.read[name] > 1:
-                given = Code(self.e.let(given, given.dtype).expr, given.dtype)
-            self.names[name] = given
-        found = self.block(self.source.body)
+        if len(values) != len(self.parameters):
+            bound = self.signature.bind(*values, **named)
+            bound.apply_defaults()
+            values = list(bound.arguments.values())
+        call = _CallWriting(e, push)
+        for (name, changes, again), value in zip(self.parameters, values, strict=True):
+            given = plain(value)
+            if changes:  # it is a variable of its own
+                given = variable(e, name, given)
+            elif again and type(given) is Code:
+                given = let(e, given)
+            call.names[name] = given
+        found = self.body(call)
         return None if found is _GOES_ON else found
 
-    def arguments(
-        self, values: Sequence[object], named: Mapping[str, object]
-    ) -> Mapping[str, object]:
-        """Return the values by the names of their parameters."""
-        signature = _signature(self.function)
-        if len(values) == len(signature.parameters):
-            return dict(zip(signature.parameters, values, strict=True))
-        bound = signature.bind(*values, **named)
-        bound.apply_defaults()
-        return bound.arguments
+    def block(self, statements: Sequence[ast.stmt]) -> _Step:
+        """Statements one after the other, up to the one that returns."""
+        steps = [
+            (
+                isinstance(each, ast.If | ast.Return),
+                getattr(self, f"_{type(each).__name__.lower()}")(each),
+            )
+            for each in statements
+        ]
 
-    # --- statements ------------------------------------------------------------------------------
+        def step(call: _CallWriting) -> Any:
+            for returns, each in steps:
+                found = each(call)
+                if returns and found is not _GOES_ON:
+                    return found
+            return _GOES_ON
 
-    def block(self, statements: Sequence[ast.stmt]) -> Any:
-        """Write statements one after the other, and return what the function returns here."""
-        for each in statements:
-            if isinstance(each, ast.Return):
-                return None if each.value is None else self.value(each.value)
-            found = _PARTS[type(each)](self, each)
-            if found is not _GOES_ON and isinstance(each, ast.If):
-                return found
-        return _GOES_ON
+        return step
 
-    def _pass(self, _: ast.Pass) -> None:
-        pass
+    def _return(self, item: ast.Return) -> _Step:
+        return self.value(item.value or ast.Constant(None))
 
-    def _break(self, _: ast.Break) -> None:
-        self.e.line("break")
+    def _pass(self, _: ast.Pass) -> _Step:
+        return lambda _: None
 
-    def _continue(self, _: ast.Continue) -> None:
-        self.e.line("continue")
+    def _break(self, _: ast.Break) -> _Step:
+        return lambda call: call.e.line("break")
 
-    def _expr(self, item: ast.Expr) -> None:
+    def _continue(self, _: ast.Continue) -> _Step:
+        return lambda call: call.e.line("continue")
+
+    def _expr(self, item: ast.Expr) -> _Step:
         if isinstance(item.value, ast.Yield):
-            assert isinstance(item.value.value, ast.Tuple)
-            self.push(*map(_text, self.value(item.value.value)))
-        if isinstance(item.value, ast.Call):
-            made = self.value(item.value)
-            if isinstance(made, Code):
-                self.e.line(made)
+            assert item.value.value is not None
+            pushed = self.value(item.value.value)
+            return lambda call: call.push and call.push(*map(text, pushed(call)))
+        made = self.value(item.value)
 
-    def _assign(self, item: ast.Assign) -> None:
+        def step(call: _CallWriting) -> None:
+            code = made(call)
+            if isinstance(code, Code):
+                call.e.line(code)
+
+        return step
+
+    def _assign(self, item: ast.Assign) -> _Step:
         (target,) = item.targets
-        if isinstance(target, ast.Tuple):
-            values = [*self.value(item.value)]
-            for place, (each, value) in enumerate(zip(target.elts, values, strict=True)):
-                self._give(each, value)
-                name = str(self.names.get(each.id, "")) if isinstance(each, ast.Name) else ""
-                late = (_text(later) for later in values[place + 1 :] if isinstance(later, Code))
-                assert not any(name in re.findall(r"\w+", text) for text in late), name
-        else:
-            self._give(target, self.value(item.value))
+        value = self.value(item.value)
+        if not isinstance(target, ast.Tuple):
+            give = self.give(target)
+            return lambda call: give(call, value(call))
+        gives = [(self.give(each), getattr(each, "id", "")) for each in target.elts]
 
-    def _give(self, target: ast.expr, value: Any) -> None:
+        def step(call: _CallWriting) -> None:
+            values = [*value(call)]
+            for place, (give, name) in enumerate(gives):
+                give(call, values[place])
+                known = call.names.get(name)
+                late = [each for each in values[place + 1 :] if isinstance(each, Code)]
+                if isinstance(known, Code) and any(known in each for each in late):
+                    assert not any(known in re.findall(r"\w+", each) for each in late), known
+
+        return step
+
+    def give(self, target: ast.expr) -> Callable[[_CallWriting, Any], None]:
+        """Let a name, or an element of memory, have a value."""
         if isinstance(target, ast.Subscript):
             memory, index = self.value(target.value), self.value(target.slice)
-            if isinstance(memory, list):  # registers
-                self.e.line(f"{memory[index]} = {_text(value)}")
-            else:
-                self.e.store(memory.address, _text(index), _text(value), memory.dtype)
-            return
+
+            def store(call: _CallWriting, value: object) -> None:
+                place, at = memory(call), index(call)
+                if isinstance(place, list):  # registers
+                    call.e.line(f"{place[at]} = {text(value)}")
+                else:
+                    call.e.store(place, text(at), text(value), place.dtype)
+
+            return store
         assert isinstance(target, ast.Name)
         name = target.id
-        if self.source.assigned[name] == 1:
-            if isinstance(value, Code):
-                value = Code(self.e.let(value, value.dtype).expr, value.dtype)
-            self.names[name] = value
-        elif name in self.names:
-            self.e.line(f"{self.names[name]} = {_text(value)}")
-        else:
-            dtype = value.dtype if isinstance(value, Code) else _KINDS[type(value)]
-            self.names[name] = Code(self.e.var(_text(value), name), dtype)
 
-    def _augassign(self, item: ast.AugAssign) -> None:
-        symbol, _ = _OPERATORS[type(item.op)]
+        def once(call: _CallWriting, value: object) -> None:
+            call.names[name] = let(call.e, value) if isinstance(value, Code) else value
+
+        def change(call: _CallWriting, value: object) -> None:
+            if name in call.names:
+                call.e.line(f"{call.names[name]} = {text(value)}")
+            else:
+                call.names[name] = variable(call.e, name, value)
+
+        return once if self.source.assigned[name] == 1 else change
+
+    def _augassign(self, item: ast.AugAssign) -> _Step:
+        symbol, value = OPERATORS[type(item.op)][0], self.value(item.value)
         if isinstance(item.target, ast.Name):
-            name, value = self.names[item.target.id], _text(self.value(item.value))
-            self.e.line(f"{name} = {name} {symbol} {value}")
-            return
+            name = item.target.id
+
+            def change(call: _CallWriting) -> None:
+                code = text(value(call))
+                call.e.line(f"{call.names[name]} = {call.names[name]} {symbol} {code}")
+
+            return change
         assert isinstance(item.target, ast.Subscript)
         memory, index = self.value(item.target.value), self.value(item.target.slice)
-        if isinstance(memory, list):
-            value = _text(self.value(item.value))
-            self.e.line(f"{memory[index]} = {memory[index]} {symbol} {value}")
-            return
-        index = _text(index)
-        before = self.e.load(memory.address, index, memory.dtype)
-        after = f"{before} {symbol} {_text(self.value(item.value))}"
-        self.e.store(memory.address, index, after, memory.dtype)
 
-    def _if(self, item: ast.If) -> Any:
-        test = self.value(item.test)
-        if not isinstance(test, Code):  # known while code is written
-            return self.block(item.body if test else item.orelse)
-        with self.e.block(f"if {test}:"):
-            found = [self.block(item.body)]
-        if item.orelse:
-            with self.e.block("else:"):
-                found.append(self.block(item.orelse))
-        assert all(each is _GOES_ON for each in found), "native code returns at its end"
-        return _GOES_ON
+        def step(call: _CallWriting) -> None:
+            place, at = memory(call), index(call)
+            if isinstance(place, list):
+                call.e.line(f"{place[at]} = {place[at]} {symbol} {text(value(call))}")
+                return
+            at = text(at)
+            before = call.e.load(place, at, place.dtype)
+            call.e.store(place, at, f"{before} {symbol} {text(value(call))}", place.dtype)
 
-    def _while(self, item: ast.While) -> None:
-        with self.e.block(f"while {_text(self.value(item.test))}:"):
-            self.block(item.body)
+        return step
 
-    def _for(self, item: ast.For) -> None:
-        values = self.value(item.iter)
-        if isinstance(values, _Range):
-            assert isinstance(item.target, ast.Name)
-            with self.e.loop(_text(values.stop), values.start) as j:
-                self.names[item.target.id] = Code(j, "int64")
-                self.block(item.body)
-            return
-        if isinstance(values, VectorValue):
-            assert isinstance(item.target, ast.Tuple)
-            names = [each.id for each in item.target.elts if isinstance(each, ast.Name)]
+    def _if(self, item: ast.If) -> _Step:
+        test, body = self.value(item.test), self.block(item.body)
+        otherwise = self.block(item.orelse) if item.orelse else None
 
-            def body(j: str, v: str) -> None:
-                given = (Code(j, "int64"), Code(v, values.dtype))
-                self.names |= zip(names, given, strict=True)
-                self.block(item.body)
+        def step(call: _CallWriting) -> Any:
+            known = test(call)
+            if not isinstance(known, Code):
+                chosen = body if known else otherwise
+                return _GOES_ON if chosen is None else chosen(call)
+            with call.e.block(f"if {known}:"):
+                found = [body(call)]
+            if otherwise is not None:
+                with call.e.block("else:"):
+                    found.append(otherwise(call))
+            assert all(each is _GOES_ON for each in found), "native code returns at its end"
+            return _GOES_ON
 
-            values.each(body)
-            return
-        for each in values:
-            self._bind(item.target, each)
-            self.block(item.body)
+        return step
 
-    def _bind(self, target: ast.expr, value: Any) -> None:
-        if isinstance(target, ast.Tuple):
-            for each, one in zip(target.elts, value, strict=True):
-                self._bind(each, one)
-        else:
-            assert isinstance(target, ast.Name)
-            self.names[target.id] = value
+    def _while(self, item: ast.While) -> _Step:
+        test, body = self.value(item.test), self.block(item.body)
 
-    # --- expressions -----------------------------------------------------------------------------
+        def step(call: _CallWriting) -> None:
+            with call.e.block(f"while {text(test(call))}:"):
+                body(call)
 
-    def value(self, item: ast.expr) -> Any:
-        """Return an expression's code, or its value if that is known now."""
-        return _PARTS[type(item)](self, item)
+        return step
 
-    def _constant_value(self, item: ast.Constant) -> Any:
-        return item.value
+    def _for(self, item: ast.For) -> _Step:
+        over, body, bind = self.value(item.iter), self.block(item.body), _binding(item.target)
 
-    def _name_value(self, item: ast.Name) -> Any:
-        if item.id in self.names:
-            return self.names[item.id]
-        known = self.function.__globals__
-        return known[item.id] if item.id in known else _BUILT_IN.get(item.id, Code(item.id))
+        def step(call: _CallWriting) -> None:
+            values = over(call)
+            if isinstance(values, CountedRange):
+                with call.e.loop(text(values.stop), values.start) as j:
+                    bind(call, Code(j, "int64"))
+                    body(call)
+            elif isinstance(values, VectorValue):
 
-    def _attribute_value(self, item: ast.Attribute) -> Any:
-        of = self.value(item.value)
-        return Code(f"math.{item.attr}") if of is math else _plain(getattr(of, item.attr))
+                def each(j: str, v: str) -> None:
+                    bind(call, (Code(j, "int64"), Code(v, values.dtype)))
+                    body(call)
 
-    def _tuple_value(self, item: ast.Tuple) -> tuple[Any, ...]:
-        return tuple(map(self.value, item.elts))
+                values.each(each)
+            else:
+                for known in values:
+                    bind(call, known)
+                    body(call)
 
-    def _list_value(self, item: ast.List) -> list[Any]:
-        return [self.value(each) for each in item.elts]
+        return step
 
-    def _slice_value(self, item: ast.Slice) -> slice:
+    def value(self, item: ast.expr) -> _Step:
+        """An expression."""
+        made: _Step = getattr(self, f"_{type(item).__name__.lower()}_value")(item)
+        return made
+
+    def values(self, items: Iterable[ast.expr]) -> Callable[[_CallWriting], list[Any]]:
+        """Several expressions, those behind a star one by one."""
+        steps = [(self.value(each), isinstance(each, ast.Starred)) for each in items]
+        if not any(many for _, many in steps):
+            alone = [step for step, _ in steps]
+            return lambda call: [step(call) for step in alone]
+        return lambda call: [
+            each for step, many in steps for each in (step(call) if many else (step(call),))
+        ]
+
+    def _starred_value(self, item: ast.Starred) -> _Step:
+        return self.value(item.value)
+
+    def _constant_value(self, item: ast.Constant) -> _Step:
+        known = item.value
+        return lambda _: known
+
+    def _name_value(self, item: ast.Name) -> _Step:
+        name, known = item.id, self.known
+        if name in self.source.local:
+            return lambda call: call.names[name]
+        value = known[name] if name in known else BUILT_IN.get(name, Code(name))
+        return lambda _: value
+
+    def _attribute_value(self, item: ast.Attribute) -> _Step:
+        root: ast.expr = item.value
+        path = item.attr
+        while isinstance(root, ast.Attribute):
+            path, root = f"{root.attr}.{path}", root.value
+        owner, of = self.value(root), attrgetter(path)
+        if isinstance(root, ast.Name) and root.id not in self.source.local:
+            module = owner(_NO_CALL)
+            known = Code(f"math.{path}") if module is math else plain(of(module))
+            return lambda _: known
+        return lambda call: plain(of(owner(call)))
+
+    def _tuple_value(self, item: ast.Tuple) -> _Step:
+        values = self.values(item.elts)
+        return lambda call: tuple(values(call))
+
+    def _list_value(self, item: ast.List) -> _Step:
+        return self.values(item.elts)
+
+    def _slice_value(self, item: ast.Slice) -> _Step:
         ends = (item.lower, item.upper, item.step)
-        return slice(*(end and self.value(end) for end in ends))
+        values = self.values(end or ast.Constant(None) for end in ends)
+        return lambda call: slice(*values(call))
 
-    def _listcomp_value(self, item: ast.ListComp) -> Any:
-        """Return columns that are computed where they are read, or a list of what is known now."""
+    def _listcomp_value(self, item: ast.ListComp) -> _Step:
+        """Columns that are computed where they are read, or a list of what is known now."""
         (loop,) = item.generators
-        over = self.value(loop.iter)
+        over, value, bind = self.value(loop.iter), self.value(item.elt), _binding(loop.target)
 
-        def at(j: object) -> Any:
-            names = self.names
-            self.names = {**names}  # the names of a comprehension are its own
-            self._bind(loop.target, j)
-            value = self.value(item.elt)
-            self.names = names
-            return value
+        def step(call: _CallWriting) -> Any:
+            values = over(call)
 
-        if not isinstance(over, _Range):
-            return [at(each) for each in over]
-        size = str(over.stop) if isinstance(over.stop, Code) else None
-        return Spelled(lambda j: _text(at(Code(j, "int64"))), size=size)
+            def at(j: object) -> Any:
+                names = call.names
+                call.names = {**names}  # the names of a comprehension are its own
+                bind(call, j)
+                found = value(call)
+                call.names = names
+                return found
 
-    def _subscript_value(self, item: ast.Subscript) -> Any:
-        of, index = self.value(item.value), self.value(item.slice)
-        if isinstance(of, Memory):
-            return Code(_load(self.e, of, _text(index)), of.dtype)
-        if isinstance(of, Fitted):
-            return Code(self.e.at(of.parameter, _text(index), of.dtype), of.dtype)
-        if isinstance(of, VectorValue):
-            return Code(self.e.indexable(of)(_text(index)), of.dtype)
-        return Code(of.write(_text(index)), of.dtype) if isinstance(of, Spelled) else of[index]
+            if not isinstance(values, CountedRange):
+                return [at(each) for each in values]
+            size = str(values.stop) if isinstance(values.stop, Code) else None
+            return Spelled(lambda j: text(at(Code(j, "int64"))), size=size)
 
-    def _binop_value(self, item: ast.BinOp) -> Any:
-        left, right = self.value(item.left), self.value(item.right)
-        symbol, meaning = _OPERATORS[type(item.op)]
-        if isinstance(left, Code) or isinstance(right, Code):
-            dtype = getattr(left, "dtype", "") or getattr(right, "dtype", "")
-            return Code(f"({_text(left)} {symbol} {_text(right)})", dtype)
-        return meaning(left, right)
+        return step
 
-    def _unaryop_value(self, item: ast.UnaryOp) -> Any:
-        operand = self.value(item.operand)
-        symbol, meaning = _OPERATORS[type(item.op)]
-        if isinstance(operand, Code):
-            return Code(f"({symbol}{operand})", operand.dtype)
-        return meaning(operand)
+    def _subscript_value(self, item: ast.Subscript) -> _Step:
+        owner, place = self.value(item.value), self.value(item.slice)
 
-    def _boolop_value(self, item: ast.BoolOp) -> Any:
-        ends = isinstance(item.op, ast.Or)
-        parts: list[Any] = []
-        for each in item.values:
-            value = self.value(each)
-            if isinstance(value, Code):
-                parts.append(value)
-            elif bool(value) is ends:
-                return ends if not parts else Code(_joined(parts, ends=ends), "bool")
-        return Code(_joined(parts, ends=ends), "bool") if parts else not ends
+        def step(call: _CallWriting) -> Any:
+            of, index = owner(call), place(call)
+            if isinstance(of, Memory):
+                return Code(_load(call.e, of, text(index)), of.dtype)
+            if isinstance(of, FittedNumbers):
+                return Code(call.e.at(of.parameter, text(index), of.dtype), of.dtype)
+            if isinstance(of, VectorValue):
+                return Code(call.e.indexable(of)(text(index)), of.dtype)
+            return Code(of.write(text(index)), of.dtype) if isinstance(of, Spelled) else of[index]
 
-    def _compare_value(self, item: ast.Compare) -> Any:
-        values = [self.value(each) for each in (item.left, *item.comparators)]
-        known = [_OPERATORS[type(each)] for each in item.ops]
-        if not any(isinstance(each, Code) for each in values) or known[0][0][:2] in ("is", "in"):
-            return all(m(a, b) for (_, m), a, b in zip(known, values, values[1:], strict=False))
-        pairs = zip((symbol for symbol, _ in known), map(_text, values[1:]), strict=True)
-        return Code(f"({_text(values[0])} {' '.join(f'{s} {v}' for s, v in pairs)})", "bool")
+        return step
 
-    def _ifexp_value(self, item: ast.IfExp) -> Any:
-        test = self.value(item.test)
-        if not isinstance(test, Code):
-            return self.value(item.body if test else item.orelse)
-        yes, no = self.value(item.body), self.value(item.orelse)
-        dtype = getattr(yes, "dtype", "") or getattr(no, "dtype", "")
-        return Code(f"({_text(yes)} if {test} else {_text(no)})", dtype)
+    def _binop_value(self, item: ast.BinOp) -> _Step:
+        first, second = self.value(item.left), self.value(item.right)
+        symbol, meaning = OPERATORS[type(item.op)]
 
-    def _call_value(self, item: ast.Call) -> Any:
-        function = self.value(item.func)
-        values = [self.value(each) for each in item.args]
-        named = {str(each.arg): self.value(each.value) for each in item.keywords}
-        if function in _MACROS:
-            return _MACROS[function](self.e, *values, **named)
-        if function in _STATIC:
-            return _STATIC[function](*values)
-        if isinstance(function, Spelled):
-            return function.write(*map(_text, values))
-        if isinstance(function, str):  # a word of the vocabulary, or a dtype
-            return Code(f"{function}({', '.join(map(_text, values))})", _dtype_of(function, values))
-        return _called(self.e, function, values, named)
+        def step(call: _CallWriting) -> Any:
+            left, right = first(call), second(call)
+            if isinstance(left, Code) or isinstance(right, Code):
+                dtype = getattr(left, "dtype", "") or getattr(right, "dtype", "")
+                return Code(f"({text(left)} {symbol} {text(right)})", dtype)
+            return meaning(left, right)
+
+        return step
+
+    def _unaryop_value(self, item: ast.UnaryOp) -> _Step:
+        value = self.value(item.operand)
+        symbol, meaning = OPERATORS[type(item.op)]
+
+        def step(call: _CallWriting) -> Any:
+            operand = value(call)
+            if isinstance(operand, Code):
+                return Code(f"({symbol}{operand})", operand.dtype)
+            return meaning(operand)
+
+        return step
+
+    def _boolop_value(self, item: ast.BoolOp) -> _Step:
+        ends, steps = isinstance(item.op, ast.Or), [self.value(each) for each in item.values]
+        symbol = " or " if ends else " and "
+
+        def step(call: _CallWriting) -> Any:
+            parts: list[Any] = []
+            for each in steps:
+                value = each(call)
+                if isinstance(value, Code):
+                    parts.append(value)
+                elif bool(value) is ends:
+                    if not parts:
+                        return ends
+                    break
+            return Code(f"({symbol.join(parts)})", "bool") if parts else not ends
+
+        return step
+
+    def _compare_value(self, item: ast.Compare) -> _Step:
+        compared = self.values((item.left, *item.comparators))
+        known = [OPERATORS[type(each)] for each in item.ops]
+        always = known[0][0][:2] in ("is", "in")  # of what is known while code is written
+
+        def step(call: _CallWriting) -> Any:
+            values = compared(call)
+            if always or not any(isinstance(each, Code) for each in values):
+                return all(m(a, b) for (_, m), a, b in zip(known, values, values[1:], strict=False))
+            pairs = zip((symbol for symbol, _ in known), map(text, values[1:]), strict=True)
+            return Code(f"({text(values[0])} {' '.join(f'{s} {v}' for s, v in pairs)})", "bool")
+
+        return step
+
+    def _ifexp_value(self, item: ast.IfExp) -> _Step:
+        test, body, otherwise = map(self.value, (item.test, item.body, item.orelse))
+
+        def step(call: _CallWriting) -> Any:
+            known = test(call)
+            if not isinstance(known, Code):
+                return body(call) if known else otherwise(call)
+            yes, no = body(call), otherwise(call)
+            dtype = getattr(yes, "dtype", "") or getattr(no, "dtype", "")
+            return Code(f"({text(yes)} if {known} else {text(no)})", dtype)
+
+        return step
+
+    def _call_value(self, item: ast.Call) -> _Step:
+        called, steps = self.value(item.func), [self.value(each) for each in item.args]
+        options = [(str(each.arg), self.value(each.value)) for each in item.keywords]
+        known = isinstance(item.func, ast.Name) and item.func.id not in self.source.local
+        if not known or options or any(isinstance(each, ast.Starred) for each in item.args):
+            arguments = self.values(item.args)
+
+            def step(call: _CallWriting) -> Any:
+                named = {name: value(call) for name, value in options}
+                return _call(call.e, called(call), arguments(call), named)
+
+            return step
+        function = called(_NO_CALL)
+        macro = _MACROS.get(function)
+        if macro is not None:
+            return lambda call: macro(call.e, *[each(call) for each in steps])
+        if inspect.isfunction(function):
+            return lambda call: _function(function)(call.e, [each(call) for each in steps], {})
+        return lambda call: _call(call.e, function, [each(call) for each in steps], {})
 
 
-#: The writer of each part of a function.
-_PARTS: dict[type, Callable[[_CallWriter, Any], Any]] = {
-    kind: method
-    for name, kind in vars(ast).items()
-    if isinstance(kind, type) and issubclass(kind, ast.expr | ast.stmt)
-    for suffix in ["_value" if issubclass(kind, ast.expr) else ""]
-    for method in [vars(_CallWriter).get(f"_{name.lower()}{suffix}")]
-    if method is not None
-}
+_function = cache(_PreparedFunction)
 
 
-def _plain(value: object) -> object:
-    """Return what an operator hands over as native code sees it."""
-    if isinstance(value, ScalarValue):
-        return Code(value.expr, value.dtype)
-    if type(value) is tuple:
-        return tuple(map(_plain, value))
-    return Fitted(value, value.dtype.name) if isinstance(value, Blob) else value
+def _call(e: Emitter, function: Any, values: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    if isinstance(function, str):  # a word of the vocabulary, or a dtype
+        return word_of(e, function, values)
+    if function in _MACROS:
+        return _MACROS[function](e, *values, **named)
+    if function in STATIC:
+        return STATIC[function](*values)
+    if isinstance(function, Spelled):
+        return function.write(*map(text, values))
+    return _called(e, function, values, named)
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "math.nan" if math.isnan(value) else f"{'-' if value < 0 else ''}math.inf"
-    return value if isinstance(value, str) else repr(value)
+def _binding(target: ast.expr) -> Callable[[_CallWriting, Any], None]:
+    """Let the names of a loop stand for a value, or for its parts."""
+    if isinstance(target, ast.Tuple):
+        parts = [_binding(each) for each in target.elts]
 
+        def each_part(call: _CallWriting, value: Any) -> None:
+            for bind, part in zip(parts, value, strict=True):
+                bind(call, part)
 
-def _joined(parts: Sequence[str], *, ends: bool) -> str:
-    return f"({(' or ' if ends else ' and ').join(parts)})"
+        return each_part
+    assert isinstance(target, ast.Name)
+    name = target.id
 
+    def bind(call: _CallWriting, value: object) -> None:
+        call.names[name] = value
 
-def _dtype_of(word: str, values: Sequence[object]) -> str:
-    if word.startswith(("float", "int", "uint")):
-        return word
-    return next((each.dtype for each in values if isinstance(each, Code)), "")
+    return bind

@@ -5,10 +5,61 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import operator
 import textwrap
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+#: The text of an operator, and what it computes of values that are known.
+OPERATORS: dict[type, tuple[str, Callable[..., object]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", operator.truediv),
+    ast.FloorDiv: ("//", operator.floordiv),
+    ast.Mod: ("%", operator.mod),
+    ast.Pow: ("**", operator.pow),
+    ast.LShift: ("<<", operator.lshift),
+    ast.RShift: (">>", operator.rshift),
+    ast.BitAnd: ("&", operator.and_),
+    ast.BitOr: ("|", operator.or_),
+    ast.BitXor: ("^", operator.xor),
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.UAdd: ("+", operator.pos),
+    ast.USub: ("-", operator.neg),
+    ast.Invert: ("~", operator.invert),
+    ast.Not: ("not ", operator.not_),
+    ast.Is: ("is", operator.is_),
+    ast.IsNot: ("is not", operator.is_not),
+    ast.In: ("in", lambda item, many: item in many),
+    ast.NotIn: ("not in", lambda item, many: item not in many),
+}
+#: Functions of numpy whose word is another name.
+NUMPY = {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
+#: Functions of numpy that are operators.
+INFIX = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "greater": ">",
+    "greater_equal": ">=",
+    "less": "<",
+    "less_equal": "<=",
+    "equal": "==",
+    "not_equal": "!=",
+    "logical_and": "and",
+    "logical_or": "or",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
+}
 
 
 class FunctionSource(NamedTuple):
@@ -16,15 +67,21 @@ class FunctionSource(NamedTuple):
 
     body: list[ast.stmt]
     assigned: Counter[str]
-    """How often each name is assigned; a parameter's own value counts as well."""
+    """The number of times each name is assigned; a parameter's own value counts as well."""
     read: Counter[str]
+    local: set[str]
+    """All names that have a value in it: its parameters, and those of loops as well."""
 
 
 def source_of(function: Callable[..., Any]) -> FunctionSource:
     """Read a function."""
     (tree,) = ast.parse(_text_of(inspect.unwrap(function))).body
     assert isinstance(tree, ast.FunctionDef)
-    assigned, read = Counter[str](), Counter[str]()
+    assigned, read, local = (
+        Counter[str](),
+        Counter[str](),
+        {each.arg for each in ast.walk(tree.args) if isinstance(each, ast.arg)},
+    )
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=targets):
@@ -33,10 +90,12 @@ def source_of(function: Callable[..., Any]) -> FunctionSource:
                 assigned.update([*_stored(target)] * 2)
             case ast.Name(id=name, ctx=ast.Load()):
                 read[name] += 1
+            case ast.Name(id=name):
+                local.add(name)
             case ast.Attribute(value=ast.Name(id=name)):
                 read[name] -= 1  # it is not read for its dtype
     assigned.update(each.arg for each in tree.args.args if each.arg in assigned)
-    return FunctionSource(tree.body, assigned, read)
+    return FunctionSource(tree.body, assigned, read, local)
 
 
 def _stored(target: ast.expr) -> list[str]:

@@ -50,13 +50,20 @@ _nodes: WeakValueDictionary[str, Node] = WeakValueDictionary()
 _lock = threading.Lock()
 
 
-def node(op: Op, inputs: Sequence[Node]) -> Node:
-    """The node of this operator over these inputs; its type is worked out, or TypeMismatch."""
+def node(op: Op, inputs: Sequence[Node], old: Node | None = None) -> Node:
+    """The node of this operator over these inputs; its type is worked out, or TypeMismatch.
+
+    It is that of `old`, a node of the same operator, if the types of their inputs are the same.
+    """
     digest = combine(op.digest, *(item.digest for item in inputs))
     found = _nodes.get(digest)
     if found is not None:
         return found
-    made = _made(op, tuple(inputs), _infer(op, inputs), digest)
+    if old is not None and old.op is op and _types_are(old.inputs, inputs):
+        kind = old.type
+    else:
+        kind = _infer(op, inputs)
+    made = _made(op, tuple(inputs), kind, digest)
     with _lock:
         return _nodes.setdefault(digest, made)
 
@@ -69,6 +76,10 @@ def _made(op: Op, inputs: tuple[Node, ...], kind: Type, digest: str) -> Node:
     keep(made, "type", kind)
     keep(made, "digest", digest)
     return made
+
+
+def _types_are(some: Sequence[Node], others: Sequence[Node]) -> bool:
+    return all(one.type is other.type for one, other in zip(some, others, strict=True))
 
 
 def _infer(op: Op, inputs: Sequence[Node]) -> Type:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ from flour.core.types import ANYTHING, Extent, Type, extent_of, union
 from objectstore import Blob, StoreError, Strings, combine
 
 if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
+
     from flour.core.emission import Column, Emitter, Value
 
 #: A flow, whose class is the language's: what an operator is applied to, and what comes of it.
@@ -55,7 +57,7 @@ appliers: list[Callable[..., Any]] = []
 
 
 class Arity(Enum):
-    """How many output values one input value meets."""
+    """The number of output values that one input value meets."""
 
     ONE_TO_ONE = "one-to-one"
     ONE_TO_MANY = "one-to-many"
@@ -144,7 +146,16 @@ class Op:
         REGISTRY[cls.name] = cls
 
     def __init__(self, *values: object, **fields: object) -> None:
-        given = self._bind(values, fields)
+        if len(values) > len(self._fields):
+            raise ParameterError(f"{self.name} takes {len(self._fields)} parameters")
+        given = {**self._defaults, **dict(zip(self._fields, values, strict=False)), **fields}
+        if missing := [key for key in self._fields if key not in given]:
+            raise ParameterError(f"{self.name} needs {', '.join(missing)}", hint=self.signature())
+        if unknown := [key for key in given if key not in self._fields]:
+            raise ParameterError(
+                f"{self.name} has no parameter {', '.join(unknown)}",
+                hint=nearest(unknown[0], self._fields) or self.signature(),
+            )
         for key, kind in self._fields.items():
             object.__setattr__(self, key, self._canonical(key, kind, given[key]))
         self.check()
@@ -159,19 +170,6 @@ class Op:
             raise ParameterError(
                 f"{self.name} cannot use this as {key}: {said}", found=_short(value), hint=hint
             ) from problem
-
-    def _bind(self, values: tuple[object, ...], fields: Mapping[str, object]) -> dict[str, object]:
-        if len(values) > len(self._fields):
-            raise ParameterError(f"{self.name} takes {len(self._fields)} parameters")
-        given = {**self._defaults, **dict(zip(self._fields, values, strict=False)), **fields}
-        if missing := [key for key in self._fields if key not in given]:
-            raise ParameterError(f"{self.name} needs {', '.join(missing)}", hint=self.signature())
-        if unknown := [key for key in given if key not in self._fields]:
-            raise ParameterError(
-                f"{self.name} has no parameter {', '.join(unknown)}",
-                hint=nearest(unknown[0], self._fields) or self.signature(),
-            )
-        return given
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"{self.name} is immutable; make a new one with replace({key}=...)")
@@ -264,9 +262,7 @@ class Op:
         return np.broadcast_to(found, width)
 
     def pull(
-        self,
-        weights: NDArray[np.float64],
-        *inputs: Type,
+        self, weights: NDArray[np.float64], *inputs: Type
     ) -> Sequence[NDArray[np.float64]] | None:
         """The weights of its inputs' columns in weighted sums of its own; None: it is not linear.
 

@@ -1,4 +1,4 @@
-"""Where a node comes from, in the user's world: a line of their file, a step, an ONNX node."""
+"""Origins of nodes in the user's world: a line of their file, a step, an ONNX node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which raw column of a program's input each column of a value is made of, by number."""
+"""The raw input column, by number, that each column of a value is made of."""
 
 from __future__ import annotations
 

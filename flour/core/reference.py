@@ -65,7 +65,7 @@ def public(value: Columns, kind: Type) -> Any:
 
 
 def row_count(column: Columns) -> int:
-    """How many rows a column of any kind has."""
+    """The number of rows a column of any kind has."""
     if isinstance(column, dict):
         return row_count(next(iter(column.values())))
     return len(column)

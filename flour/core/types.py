@@ -1,7 +1,7 @@
 """Types of the values along the edges of a program: one per row, or one for all rows.
 
     Scalar(dtype)                   a number, a bool or a string
-    Category(dtype)                 a value out of an open set, to be encoded before arithmetic
+    Category(dtype, digits)         a value out of an open set, to be encoded before arithmetic
     Text(encoding, errors)          a document, perhaps as bytes
     Tokens()                        a document cut into words
     Pairs(separator, lenient, keys) names, any number of them, each with a number
@@ -16,7 +16,9 @@
 from __future__ import annotations
 
 import codecs
+import math
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -92,9 +94,16 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """One value out of an open set per row; encode it before doing arithmetic."""
+    """One value out of an open set per row; encode it before doing arithmetic.
+
+    With `digits`, whole numbers are read as the strings of their digits, bools as those of 0 and 1.
+    """
 
     dtype: str = "string"
+    digits: bool = False
+
+    def __repr__(self) -> str:
+        return f"Category(dtype={self.dtype!r}{', digits=True' if self.digits else ''})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
@@ -289,8 +298,8 @@ def to_data(kind: Type) -> list[Any]:  # noqa: PLR0911 (one for each kind)
             return ["Vector", width, dtype, sparse, *([given] if given else [])]
         case Scalar(dtype, given):
             return ["Scalar", dtype, *([given] if given else [])]
-        case Category(dtype):
-            return ["Category", dtype]
+        case Category(dtype, digits):
+            return ["Category", dtype, *([True] if digits else [])]
         case Whole(name):
             return ["Whole", name]
         case Pairs(separator, lenient, keys):
@@ -313,8 +322,8 @@ def from_data(data: Any) -> Type:  # noqa: PLR0911 (one for each kind)
             return Vector(width, dtype, sparse, _given(rest))
         case ["Scalar", str(dtype), *rest] if dtype in DTYPES:
             return Scalar(dtype, _given(rest))
-        case ["Category", str(dtype)] if dtype in DTYPES:
-            return Category(dtype)
+        case ["Category", str(dtype), *rest] if dtype in DTYPES and rest in ([], [True]):
+            return Category(dtype, bool(rest))
         case ["Whole", str(name)] if _WHOLE.fullmatch(name):
             return Whole(name)
         case ["Pairs", str(separator), bool(lenient), *rest] if rest in ([], *_MAPS):
@@ -367,13 +376,11 @@ def _names(data: object) -> tuple[str, ...]:
 LARGEST = float(np.finfo(np.float64).max)
 #: The largest number that float32 does not round to infinity.
 LARGEST_SINGLE = float(np.nextafter(2.0**128 - 2.0**103, 0))
-#: Numbers beyond are not expected: docs/15-scikit-learn.md excepts them.
+#: Numbers beyond are not expected: docs/reference/scikit-learn.md excepts them.
 EXPECTED = 1e200
-_LEVELS = np.array(
-    (
-        *(1.0, 1e5, 1e10, 1e15, 1e25, 1e30, 1e34, LARGEST_SINGLE, 1e80, 1e140, 1e210, 1e250),
-        *(1e290, LARGEST, np.inf),
-    )
+_LEVELS = (
+    *(1.0, 1e5, 1e10, 1e15, 1e25, 1e30, 1e34, LARGEST_SINGLE, 1e80, 1e140, 1e210, 1e250),
+    *(1e290, LARGEST, np.inf),
 )
 
 
@@ -397,16 +404,11 @@ ANYTHING = Extent()
 
 def extent_of(values: NDArray[Any]) -> Extent:
     """The extent of an array, or of numbers at most this large in magnitude."""
-    place = _level(np.max(np.abs(values), initial=0.0))
-    if place < len(_LEVELS):
-        return Extent(nan=False, largest=float(_LEVELS[place]))
-    largest = np.where(values == values, np.abs(values), 0.0)  # noqa: PLR0124 (NaN)
-    return Extent(nan=True, largest=float(_LEVELS[_level(np.max(largest))]))
-
-
-def _level(number: float) -> int:
-    """The place of the first level that is no smaller; there is none for NaN."""
-    return int(np.searchsorted(_LEVELS, number))
+    sizes = np.abs(values)
+    largest = float(sizes.max(initial=0.0))
+    if nan := math.isnan(largest):
+        largest = float(np.where(np.isnan(sizes), 0.0, sizes).max(initial=0.0))
+    return Extent(nan=nan, largest=_LEVELS[bisect_left(_LEVELS, largest)])
 
 
 def union(extents: Sequence[Extent]) -> Extent:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.native import Code, Fitted, Memory, indexable_row, written_as
+from flour.core.native import indexable_row, written_as
+from flour.core.native_values import Code, FittedNumbers, Memory
 
 #: A vector of one row: it has a length, a dtype, and elements by their column.
 Row = Any
@@ -101,7 +102,7 @@ def scratch(dtype: str, count: int) -> Any:
     return np.empty(count, dtype)
 
 
-@written_as(lambda e, memory, start: memory._replace(address=_offset(e, memory, start)))
+@written_as(lambda e, memory, start: memory.at(_offset(e, memory, start)))
 def behind(memory: Numbers, start: int) -> Any:
     """Return the memory from an index on."""
     return memory[start:]
@@ -148,7 +149,7 @@ def _narrowed(number: Code) -> Code:
     return number if wide else Code(f"{number.dtype}({number})", number.dtype)
 
 
-def _fitted(e: Any, numbers: Fitted, dtype: str | None) -> Memory:
+def _fitted(e: Any, numbers: FittedNumbers, dtype: str | None) -> Memory:
     kind = dtype or numbers.dtype
     return Memory(e.address(numbers.parameter, kind), kind, constant=True)
 
@@ -171,7 +172,7 @@ def _register(e: Any, dtype: str) -> Code:
 
 def _offset(e: Any, memory: Memory, start: Code) -> str:
     size = np.dtype(memory.dtype).itemsize
-    return str(e.let(f"{memory.address} + {size} * ({start})", "int64").expr)
+    return str(e.let(f"{memory} + {size} * ({start})", "int64").expr)
 
 
 @written_as(lambda e: e.line("return 1"))
@@ -183,8 +184,15 @@ def refuse() -> None:
 @written_as(lambda e, cell: (Memory(_half(e, cell, 0), "uint8"), Code(_half(e, cell, 1), "int64")))
 def string(cell: Any) -> tuple[bytes, int]:
     """Return a string's bytes and their number: -1 for None, -2 for NaN."""
-    text = cell.encode() if isinstance(cell, str) else b""
+    text = cell.encode("utf-8", "surrogatepass") if isinstance(cell, str) else b""
     return text, len(text) if isinstance(cell, str) else (-1 if cell is None else -2)
+
+
+@written_as(lambda _, text, length: Code(f"text_surrogate({text}, {length})", "bool"))
+def unpaired(text: bytes, length: int) -> bool:
+    """Return True if half of a pair of surrogates is among a string's letters."""
+    letters = text[:length].decode("utf-8", "surrogatepass")
+    return any("\ud800" <= letter <= "\udfff" for letter in letters)
 
 
 @written_as(lambda _, left, right: Code(f"wrap_mul({left}, {right})", "int64"))

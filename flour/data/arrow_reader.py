@@ -19,7 +19,7 @@ values is answered once for each combination of values that occurs in it: see `d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -68,9 +68,12 @@ class ArrowReader:
         self._name: str = only[0]
         self._kind: Type | None = only[1]
 
-    def columns(self, names: list[str]) -> list[str]:
-        """Which of these columns the program reads, in their own order."""
-        found = self._read_of(names)
+    def columns(self, names: list[str], apart: Collection[str] = ()) -> list[str]:
+        """The columns that the program reads, in their own order.
+
+        A program without names reads all of them by position; those `apart` may be more.
+        """
+        found = self._read_of(names, apart)
         if len(set(found)) < len(found):
             twice = next(name for name in found if found.count(name) > 1)
             raise WrongDtype(
@@ -81,25 +84,25 @@ class ArrowReader:
             )
         return found
 
-    def _read_of(self, names: list[str]) -> list[str]:
+    def _read_of(self, names: list[str], apart: Collection[str]) -> list[str]:
         kind = self._kind
         if isinstance(kind, Record):
             if kind.positional and not set(kind.names) <= set(names):
-                return names[: len(kind.fields)]
+                return _by_position(names, apart, len(kind.fields))
             read = set(kind.names) - set(kind.unread)
             return [name for name in names if name in read]
         if kind is None:
             return [name for name in names if name in self._inputs]
         if self._name in names:
             return [self._name]
-        return names[: kind.width] if isinstance(kind, Vector) else names
+        return _by_position(names, apart, kind.width) if isinstance(kind, Vector) else names
 
-    def check(self, names: list[str]) -> list[str]:
-        """Which of these columns the program reads; an error where they are not all that it needs.
+    def check(self, names: list[str], apart: Collection[str] = ()) -> list[str]:
+        """The columns that the program reads; an error if one that it needs is missing.
 
         `columns` does not look for what is missing, as the rows of a file may be lists.
         """
-        found, kind = self.columns(names), self._kind
+        found, kind = self.columns(names, apart), self._kind
         if isinstance(kind, Vector) and len(names) > 1 and len(found) < kind.width:
             raise WidthMismatch(
                 f"expected {kind.width} columns, got {len(names)}",
@@ -180,7 +183,12 @@ class ArrowReader:
         used = np.flatnonzero(np.bincount(codes, minlength=total))
         places = np.empty(total, np.int64)
         places[used] = np.arange(len(used))
-        return Combinations(_spread(names, columns, sizes, used), places[codes])
+        pa, made, rest = library(), [], used
+        for column, size in zip(reversed(columns), reversed(sizes), strict=True):
+            rest, code = np.divmod(rest, size)
+            indices = pa.array(code, mask=code == size - 1)
+            made.append(decoded(pa.DictionaryArray.from_arrays(indices, column.dictionary)))
+        return Combinations(pa.record_batch(list(reversed(made)), names=names), places[codes])
 
 
 def exact_parts(batch: Arrow) -> list[NDArray[np.int64]]:
@@ -217,24 +225,26 @@ def _is_wide(column: Arrow) -> bool:
 _EXACT = 1 << 53
 
 
+def _by_position(names: list[str], apart: Collection[str], width: int) -> list[str]:
+    """All columns, or else all but those apart; an error if the program reads fewer."""
+    found = names if len(names) <= width else [name for name in names if name not in apart]
+    if len(found) > width:
+        raise WidthMismatch(
+            f"expected {width} columns, got {len(found)}",
+            where="$",
+            found=", ".join(found)[:200],
+            hint="the model was trained without names, and reads columns by position: select those "
+            "that it was trained on",
+        )
+    return found
+
+
 def _codes(column: Arrow, missing: int) -> NDArray[Any]:
-    """Where each value stands in the dictionary; `missing` for those that are not there."""
+    """The position of each value in the dictionary; `missing` for absent ones."""
     indices = column.indices
     if indices.null_count:
         indices = indices.cast("int64").fill_null(missing)
     return np.asarray(indices.to_numpy(zero_copy_only=False))
-
-
-def _spread(
-    names: list[str], columns: list[Arrow], sizes: list[int], used: NDArray[np.int64]
-) -> Arrow:
-    """A batch with one row for each combination in use, of plain columns."""
-    pa, made, rest = library(), [], used
-    for column, size in zip(reversed(columns), reversed(sizes), strict=True):
-        rest, code = np.divmod(rest, size)
-        indices = pa.array(code, mask=code == size - 1)
-        made.append(decoded(pa.DictionaryArray.from_arrays(indices, column.dictionary)))
-    return pa.record_batch(list(reversed(made)), names=names)
 
 
 def _record(found: Mapping[str, Arrow], kind: Record, path: str) -> dict[str, Any]:

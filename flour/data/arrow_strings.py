@@ -71,11 +71,7 @@ class _Owned(_ArrowArray):
 class _Stream(ctypes.Structure):
     """ArrowArrayStream."""
 
-    _fields_ = (
-        ("get_schema", _NEXT),
-        ("get_next", _NEXT),
-        ("others", ctypes.c_int64 * 3),
-    )
+    _fields_ = (("get_schema", _NEXT), ("get_next", _NEXT), ("others", ctypes.c_int64 * 3))
 
 
 class _ViewedArray(np.ndarray[Any, Any]):
@@ -99,7 +95,19 @@ def text_cells(column: object) -> NDArray[Any] | None:
     made.kept, at = owners, 0
     for chunk in filter(lambda each: each.length, chunks):
         part = made.view(np.int64).reshape(-1, 2)[at : at + chunk.length]
-        _fill(kind, chunk, part)
+        rows, first = chunk.length, chunk.offset
+        if kind == _VIEWS:
+            texts = chunk.n_buffers - 3
+            bases = np.array([chunk.buffers[2 + n] or 0 for n in range(texts)], np.int64)
+            fill_views(part, [chunk.buffers[1] + 16 * chunk.offset], bases)
+        else:
+            dtype = np.dtype(_OFFSETS[kind])
+            size = dtype.itemsize
+            ends = memory(chunk.buffers[1] + first * size, (rows + 1) * size).view(dtype)
+            np.add(ends[:-1], np.int64(chunk.buffers[2] or 0), out=part[:, 0])
+            np.subtract(ends[1:], ends[:-1], out=part[:, 1])
+        if chunk.null_count:
+            part[~bits(chunk.buffers[0], first, rows)] = 0, NONE
         at += chunk.length
     return made.view(np.ndarray)
 
@@ -156,23 +164,6 @@ def _of_array(capsules: tuple[object, object]) -> tuple[bytes, Sequence[_ArrowAr
 def _check(code: int) -> None:
     if code:
         raise OSError(code, "a column of strings could not be read over Arrow's C data interface")
-
-
-def _fill(kind: bytes, chunk: _ArrowArray, part: NDArray[np.int64]) -> None:
-    """Addresses and lengths of one chunk."""
-    rows, first = chunk.length, chunk.offset
-    if kind == _VIEWS:
-        texts = chunk.n_buffers - 3
-        bases = np.array([chunk.buffers[2 + n] or 0 for n in range(texts)], np.int64)
-        fill_views(part, [chunk.buffers[1] + 16 * chunk.offset], bases)
-    else:
-        dtype = np.dtype(_OFFSETS[kind])
-        size = dtype.itemsize
-        ends = memory(chunk.buffers[1] + first * size, (rows + 1) * size).view(dtype)
-        np.add(ends[:-1], np.int64(chunk.buffers[2] or 0), out=part[:, 0])
-        np.subtract(ends[1:], ends[:-1], out=part[:, 1])
-    if chunk.null_count:
-        part[~bits(chunk.buffers[0], first, rows)] = 0, NONE
 
 
 def fill_views(

@@ -53,7 +53,7 @@ _VALUES: frozenset[type] = frozenset(
 _LISTED: frozenset[type] = frozenset({dict, list, tuple})
 
 
-class Kind(enum.Enum):
+class Form(enum.Enum):
     """The form of a batch. A plan's entry reads all but GENERAL as they are."""
 
     ROW = "a vector, a list of values, or a dict of values by column"
@@ -67,7 +67,7 @@ class Kind(enum.Enum):
 class Batch(NamedTuple):
     """The data of one call. `rows` is 0 where only reading all of it would tell."""
 
-    kind: Kind
+    kind: Form
     data: Any
     rows: int
     single: bool
@@ -76,9 +76,9 @@ class Batch(NamedTuple):
     @property
     def block(self) -> Any:
         """The data as a block of rows, which is what plans run on."""
-        if self.kind is Kind.DOCUMENT:
+        if self.kind is Form.DOCUMENT:
             return [self.data]
-        if self.kind is not Kind.ROW:
+        if self.kind is not Form.ROW:
             return self.data
         if type(self.data) is np.ndarray:
             return self.data[None]
@@ -89,7 +89,7 @@ class Batch(NamedTuple):
     @property
     def as_block(self) -> Batch:
         """These rows as a block: for callers that want arrays for a single row, too."""
-        return Batch(Kind.GENERAL, self.block, self.rows, single=False) if self.single else self
+        return Batch(Form.GENERAL, self.block, self.rows, single=False) if self.single else self
 
     @property
     def is_block(self) -> bool:
@@ -107,15 +107,15 @@ class Batch(NamedTuple):
     @property
     def characters(self) -> int:
         """The size of documents, with DOCUMENT for each; 0 for anything else."""
-        if self.kind is Kind.DOCUMENT:
+        if self.kind is Form.DOCUMENT:
             return DOCUMENT + len(self.data)
-        if self.kind is not Kind.DOCUMENTS or not all(type(each) is str for each in self.data):
+        if self.kind is not Form.DOCUMENTS or not all(type(each) is str for each in self.data):
             return 0
         return DOCUMENT * self.rows + sum(map(len, self.data))
 
 
-_ROW, _new = Kind.ROW, tuple.__new__
-_BLOCKS = frozenset((Kind.ARRAYS, Kind.ROWS, Kind.DOCUMENTS))
+_ROW, _new = Form.ROW, tuple.__new__
+_BLOCKS = frozenset((Form.ARRAYS, Form.ROWS, Form.DOCUMENTS))
 
 
 class BatchReader:
@@ -187,9 +187,9 @@ class BatchReader:
         first: Any = next(iter(data.values()), None)
         rank = first.ndim if type(first) is np.ndarray and not self.text else 0
         if rank == 2 or (rank == 1 and self.by_column):
-            return Batch(Kind.ARRAYS, data, len(first), single=False)
+            return Batch(Form.ARRAYS, data, len(first), single=False)
         if self.by_column and (type(first) is list or type(first) is tuple):
-            return Batch(Kind.ROWS, data, len(first), single=False)
+            return Batch(Form.ROWS, data, len(first), single=False)
         if self._name is not None and len(data) == 1 and self._name in data:
             return self._general(first) if type(first) is dict else self.read(first)
         if self.by_column and data.keys() == self.columns and are_values(data.values()):
@@ -199,13 +199,13 @@ class BatchReader:
     def _array(self, data: Any) -> Batch:
         """An array that is no vector."""
         if data.ndim == 2:
-            return Batch(Kind.ARRAYS, data, len(data), single=False)
+            return Batch(Form.ARRAYS, data, len(data), single=False)
         return self._general(data)
 
     def _rows(self, data: Any) -> Batch | None:
         """A list of rows. Those of a vector become an array, as they would in coercion."""
         if self.by_column:
-            return Batch(Kind.ROWS, data, len(data), single=False)
+            return Batch(Form.ROWS, data, len(data), single=False)
         try:
             found = np.asarray(data)
         except ValueError:
@@ -214,7 +214,7 @@ class BatchReader:
             return None
         if found.shape[1] != self._only.width:  # type: ignore[union-attr]  # it is a vector
             return None
-        return Batch(Kind.ARRAYS, found.astype(self.dtype, copy=False), len(data), single=False)
+        return Batch(Form.ARRAYS, found.astype(self.dtype, copy=False), len(data), single=False)
 
     def _values(self, data: object) -> Batch | None:
         """A vector or a record without names."""
@@ -228,7 +228,7 @@ class BatchReader:
         if has_nulls(data):
             found = self.nulls.settled(found)
         rows = len(found) if isinstance(found, np.ndarray) else row_count(found)
-        return Batch(Kind.ARRAYS, found, rows, single=False)
+        return Batch(Form.ARRAYS, found, rows, single=False)
 
     def _labelled(self, data: Any) -> Batch | None:
         """A row of a frame of pandas', which is a Series: its values by name, or in order."""
@@ -252,22 +252,22 @@ class BatchReader:
         if not self.text:
             return None
         if type(data) is str or type(data) is bytes:
-            return Batch(Kind.DOCUMENT, data, 1, single=True)
+            return Batch(Form.DOCUMENT, data, 1, single=True)
         if isinstance(data, np.ndarray):
             if data.dtype == object and data.ndim == 1 and len(data) > 1:
                 known = type(data[0]) is str
-                return Batch(Kind.DOCUMENTS, data, len(data), single=False) if known else None
+                return Batch(Form.DOCUMENTS, data, len(data), single=False) if known else None
             data = [data.item()] if data.size == 1 and 0 < data.ndim < 3 else None
         if type(data) is not list or not data:
             return None
         if type(data[0]) is str or (len(data) == 1 and type(data[0]) is bytes):
-            return Batch(Kind.DOCUMENTS, data, len(data), single=False)
+            return Batch(Form.DOCUMENTS, data, len(data), single=False)
         return None
 
     def _general(self, data: object) -> Batch:
         """Data that has to be coerced, as a block."""
         block, single = self._block(data)
-        return Batch(Kind.GENERAL, block, 1 if single else row_count(block), single)
+        return Batch(Form.GENERAL, block, 1 if single else row_count(block), single)
 
     def _block(self, data: object) -> tuple[object, bool]:
         """The data as a block of rows, and whether it was one row."""

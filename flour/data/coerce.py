@@ -44,7 +44,7 @@ from flour.core.types import (
     Whole,
 )
 from flour.data.coerce_pairs import is_block, pair_rows
-from flour.data.coerce_values import as_dtype, documents, is_missing
+from flour.data.coerce_values import as_dtype, documents, in_digits, is_missing
 from flour.data.frames import as_column, frame_columns, is_sparse, object_array
 
 Data = Any
@@ -209,7 +209,9 @@ def _makes_floats(value: object, low: int, beyond: int) -> bool:
     if isinstance(value, int | np.integer | Fraction):
         return not (value.denominator == 1 and low <= value < beyond)
     if isinstance(value, float | np.floating | Decimal):
-        return not (float(value).is_integer() and low <= value < beyond)
+        # numpy before 2 cannot compare a longdouble with 2**63.
+        exact = float(value) if isinstance(value, np.floating) else value
+        return not (float(value).is_integer() and low <= exact < beyond)
     return value is None or is_missing(value)
 
 
@@ -239,6 +241,8 @@ def _column(data: Data, kind: Type, path: str) -> Columns:  # noqa: PLR0911 (one
             return _vector(data, kind, path)
         case Record():
             return _record(data, kind, path)
+        case Category("string", digits=True):
+            return as_dtype(in_digits(_flat(data, path)), "string", path)
         case Scalar(dtype) | Category(dtype):
             return as_dtype(_flat(data, path), dtype, path)
         case Text():
@@ -253,13 +257,8 @@ def _column(data: Data, kind: Type, path: str) -> Columns:  # noqa: PLR0911 (one
         case Pairs():
             return pair_rows(data, kind, path)
         case Whole(name):
-            return [_whole(data, name, path)]
-
-
-def _whole(data: Data, name: str, path: str) -> Data:
-    """The value for all rows; sequences and maps are checked when the part runs."""
-    dtype = WHOLE_DTYPES.get(name)
-    return data if dtype is None else as_dtype(_rectangle(data, path), dtype, path)
+            whole = WHOLE_DTYPES.get(name)
+            return [data if whole is None else as_dtype(_rectangle(data, path), whole, path)]
 
 
 WHOLE_DTYPES = {
@@ -290,8 +289,17 @@ def _vector(data: Data, kind: Vector, path: str) -> Columns:
                 name: as_dtype(_flat(values, f"{path}.{name}"), kind.dtype, f"{path}.{name}")
                 for name, values in columns.items()
             }
-        except InputError:
+        except InputError as problem:
+            if columns and all(isinstance(each, _SINGLE) for each in columns.values()):
+                raise NotRectangular(
+                    "this model has no names for its columns, so that a row has none either",
+                    where=path,
+                    found=", ".join(map(str, columns))[:200],
+                    hint=f"pass a row as a list of {kind.width} values, or {_SAMPLE}",
+                ) from None
             _check_form(columns, path)
+            if isinstance(problem, WrongDtype):
+                problem.hint = "; or ".join(filter(None, (problem.hint, _SAMPLE)))
             raise
         _same_length(parts, path)
         data = np.stack(list(parts.values()), axis=1) if parts else np.empty((0, 0))
@@ -315,6 +323,7 @@ def _vector(data: Data, kind: Vector, path: str) -> Columns:
     return Sparse.of(dense) if kind.sparse else dense
 
 
+_SAMPLE = "import the model with sample=, a few rows of the frame that it was trained on"
 _TWO = "a block of rows has two dimensions"
 _ROWS = "pass rows of values, as in [[1.0, 2.0], [3.0, 4.0]]"
 
@@ -418,7 +427,20 @@ def _same_length(columns: Mapping[str, Columns], path: str) -> None:
 
 def _by_position(data: Data, kind: Record, path: str) -> dict[str, Any]:
     if isinstance(data, Sequence) and data and isinstance(data[0], Mapping):
-        return _from_dicts(data, kind, path)
+        lists: dict[str, list[Any]] = {name: [] for name in kind.names}
+        for i, row in enumerate(data):
+            if not isinstance(row, Mapping):
+                raise NotRectangular(
+                    "the first row has named values, this one has none",
+                    where=f"{path}[{i}]",
+                    found=type(row).__name__,
+                    hint="pass every row as a dict",
+                )
+            for name, values in lists.items():
+                if name not in row and name not in kind.unread:
+                    raise missing_column(name, list(map(str, row)), f"{path}[{i}]")
+                values.append(row.get(name))
+        return {name: object_array(values) for name, values in lists.items()}
     listed = isinstance(data, Sequence) and any(isinstance(row, list | tuple) for row in data)
     if listed and len(set(map(_row_length, data))) > 1:
         place = _ragged(data, path)
@@ -434,23 +456,6 @@ def _by_position(data: Data, kind: Record, path: str) -> dict[str, Any]:
     names = "the columns are " + ", ".join(kind.names)
     _check_width(matrix.shape, len(kind.fields), path, names)
     return {name: matrix[:, j] for j, name in enumerate(kind.names)}
-
-
-def _from_dicts(rows: Sequence[Mapping[str, Any]], kind: Record, path: str) -> dict[str, Any]:
-    lists: dict[str, list[Any]] = {name: [] for name in kind.names}
-    for i, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise NotRectangular(
-                "the first row has named values, this one has none",
-                where=f"{path}[{i}]",
-                found=type(row).__name__,
-                hint="pass every row as a dict",
-            )
-        for name, values in lists.items():
-            if name not in row and name not in kind.unread:
-                raise missing_column(name, list(map(str, row)), f"{path}[{i}]")
-            values.append(row.get(name))
-    return {name: object_array(values) for name, values in lists.items()}
 
 
 def missing_column(name: str, present: list[str], path: str) -> MissingColumn:

@@ -31,6 +31,20 @@ def as_dtype(values: NDArray[Any], dtype: str, path: str) -> NDArray[Any]:
     return values.astype(dtype, copy=False)
 
 
+def in_digits(values: NDArray[Any]) -> NDArray[Any]:
+    """The values, whole numbers among them as strings of their digits; bools are 0 and 1."""
+    if values.dtype.kind == "b":
+        values = values.astype(np.int8)
+    if values.dtype.kind in "iu":
+        return values.astype(str).astype(object)
+    if values.dtype.kind != "O":
+        return values
+    whole = (int, np.bool_, np.integer)
+    cells = np.empty_like(values)
+    cells[:] = [str(int(value)) if isinstance(value, whole) else value for value in values]
+    return cells
+
+
 def _unwrapped(values: NDArray[Any]) -> NDArray[Any]:
     """The cells of an object array, without arrays of no dimensions around some of them."""
     if values.dtype.kind != "O" or np.ndarray not in set(map(type, values.flat)):

@@ -28,7 +28,7 @@ _NUMBERS = frozenset(
 
 
 class Library(NamedTuple):
-    """How the frames of a library are read."""
+    """A reader of one library's frames."""
 
     #: A key that frames of the same columns share; None for a frame that is not read here.
     key: Callable[[Frame], Any]
@@ -44,7 +44,7 @@ class Library(NamedTuple):
 
 
 class FrameLayout(NamedTuple):
-    """Which columns of a frame are read, and as what."""
+    """The columns of a frame that are read, with their types."""
 
     places: list[int]
     dtypes: list[str]
@@ -164,7 +164,7 @@ def _accepts(wanted: str, dtypes: list[str], *, widens: bool) -> bool:
 
 
 def _places(kind: Record, names: list[str]) -> dict[str, int] | None:
-    """Where each field stands in the frame; None where one that is read is not there.
+    """The position of each field in the frame; None if one that is read is absent.
 
     Those that are not read are for who looks at rows: watches, segments, subjects.
     """

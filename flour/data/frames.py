@@ -37,9 +37,7 @@ def frame_columns(data: Any) -> dict[str, Any] | None:
     names = getattr(data, "column_names", None)  # pyarrow
     if names is None and hasattr(data, "columns") and hasattr(data, "__getitem__"):
         names = list(data.columns)  # pandas, polars
-    if names is None:
-        return None
-    return {str(name): data[name] for name in names}
+    return None if names is None else {str(name): data[name] for name in names}
 
 
 def as_column(values: Any, path: str = "$") -> NDArray[Any]:

@@ -1,1 +1,1 @@
-"""How programs are written: flows, sources, fluent methods, and pictures of a program."""
+"""The language of programs: flows, sources, fluent methods, and pictures of a program."""

@@ -1,4 +1,4 @@
-"""Which estimator becomes which program: a table by dotted name, so nothing is imported to fill it.
+"""Programs of estimators: a table by dotted name, so that nothing is imported to fill it.
 
     @adapts("sklearn.preprocessing.MaxAbsScaler")
     def _max_abs(fit, x, to):
@@ -11,7 +11,7 @@ outputs (label, probabilities, scores, value, distances).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any, Protocol, TypeVar
 
@@ -41,15 +41,16 @@ NOT_NATIVE: dict[str, str] = {}
 _F = TypeVar("_F", bound=Adapter)
 
 
-def adapts(*names: str) -> Callable[[_F], _F]:
-    """Register an adapter for classes by their public dotted names.
+def adapts(*classes: str | type) -> Callable[[_F], _F]:
+    """Register an adapter for classes, given by their public dotted names or themselves.
 
     One from outside replaces ours, whichever of the two modules is imported first.
     """
 
     def register(adapter: _F) -> _F:
         ours = belongs_to_flour(adapter.__module__)
-        for name in names:
+        for each in classes:
+            name = each if isinstance(each, str) else public_name(each)
             known = ADAPTERS.get(name)
             if known is None or not ours or belongs_to_flour(known.__module__):
                 ADAPTERS[name] = adapter
@@ -70,9 +71,12 @@ def public_name(cls: type) -> str:
     return ".".join([*parts, cls.__qualname__])
 
 
+_ColumnTypes = Callable[[Fitted], Sequence[Type | None] | None]
+#: A module of objects that are no estimators -> the type of the input of one.
+INPUT_TYPES: dict[str, Callable[[Fitted], Type]] = {}
 #: A module of estimators -> the types of the columns one was fitted on; None: it does not say.
-COLUMN_TYPES: dict[str, Callable[[Fitted], list[Type] | None]] = {}
-_Reader = TypeVar("_Reader", bound=Callable[[Fitted], list[Type] | None])
+COLUMN_TYPES: dict[str, _ColumnTypes] = {}
+_Reader = TypeVar("_Reader", bound=_ColumnTypes)
 
 
 def knows_columns(module: str) -> Callable[[_Reader], _Reader]:
@@ -99,6 +103,8 @@ def adapter_of(name: str) -> Adapter | None:
     return ADAPTERS.get(name)
 
 
+#: The way out where a model does not say what its columns are.
+SAMPLE = "pass sample= (in the shell --sample ROWS) with a few rows of its input, such as X[:5]"
 INSTEAD = "replace this step or serve it as a Python stage"
 
 

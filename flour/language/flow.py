@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class Flow(Signs):
 
     outputs: Mapping[str, Node]
 
-    def __new__(cls, *given: Any, **named: Any) -> Self:
+    def __new__(cls, *given: Any, **named: Any) -> Flow:
         """A flow: a LateFlow where its type is known only when a graph is linked."""
         if cls is Flow:
             outputs: Mapping[str, Node] = given[0] if given else named["outputs"]
@@ -46,7 +46,7 @@ class Flow(Signs):
                 from flour.language.late import LateFlow  # few programs are graphs
 
                 late: Any = LateFlow
-                return object.__new__(late)  # type: ignore[no-any-return]  # a flow, as Self is here
+                return object.__new__(late)  # type: ignore[no-any-return]  # a flow, too
         return object.__new__(cls)
 
     def __init__(
@@ -115,7 +115,7 @@ class Flow(Signs):
         return found
 
     def origins(self) -> dict[Node, tuple[Origin, ...]]:
-        """Where each node was made, in the user's world."""
+        """The origin of each node in the user's world."""
         found: dict[Node, dict[Origin, None]] = {}
         seen: set[int] = set()
         stack: list[Flow] = [self]
@@ -159,7 +159,11 @@ class Flow(Signs):
             return self.field(name)
         if name in self.outputs:
             return Flow({name: self.outputs[name]}, self.origin, (self,))
-        classes = self._classes()
+        labels = (flow.outputs["label"].op for flow in self.made_from if "label" in flow.outputs)
+        tables = (op.table for op in labels if op.name == "TakeText")  # type: ignore[attr-defined]  # its field
+        known = next((list(map(str, table.to_list())) for table in tables), [])
+        width = getattr(self.node.type, "width", 0) if len(self.outputs) == 1 else 0
+        classes = known if len(known) == width else []
         if name in classes:
             return self[classes.index(name)]
         raise TypeMismatch(
@@ -169,14 +173,6 @@ class Flow(Signs):
             hint=nearest(name, classes or self.outputs)
             or "outputs, and columns of a record, are picked by their name",
         )
-
-    def _classes(self) -> list[str]:
-        """The labels of the classes that the columns are for, of a model's output; else empty."""
-        labels = (flow.outputs["label"].op for flow in self.made_from if "label" in flow.outputs)
-        tables = (op.table for op in labels if op.name == "TakeText")  # type: ignore[attr-defined]  # its field
-        known = next((list(map(str, table.to_list())) for table in tables), [])
-        width = getattr(self.node.type, "width", 0) if len(self.outputs) == 1 else 0
-        return known if len(known) == width else []
 
     def named(self, name: str) -> Flow:
         """This program with its one output called `name`."""
@@ -235,7 +231,7 @@ class Flow(Signs):
         # the training library would compute in them too.
         program = without_unread(self)
         kinds = native_types(program.inputs(), data)
-        typed = program.retype(**kinds) if kinds != program.inputs() else program
+        typed = program.taking(kinds) if kinds != program.inputs() else program
         columns, _ = coerce(typed.inputs(), data)
         values = evaluate(typed.outputs.values(), columns, typed.origins())
         return {name: public(values[item], item.type) for name, item in typed.outputs.items()}
@@ -247,6 +243,18 @@ class Flow(Signs):
             inputs = {name: node(Source(name, kind), ()) for name, kind in kinds.items()}
             self._retyped[key] = self._reading(inputs)
         return self._retyped[key]
+
+    def taking(self, kinds: Mapping[str, Type]) -> Flow:
+        """This program over the types of rows that have come, which are to blame if it cannot."""
+        try:
+            return self.retype(**kinds)
+        except TypeMismatch as problem:
+            raise TypeMismatch(
+                "this model does not take rows of this type",
+                where="$",
+                found=f"{', '.join(map(str, kinds.values()))}: {problem.what}"[:200],
+                hint="give the types of the training, such as rows.astype(float)",
+            ) from problem
 
     def on(self, x: Flow | None = None, **flows: Flow) -> Flow:
         """This program, reading flows in place of its inputs: the only one, or by name."""
@@ -442,7 +450,16 @@ def columns(record: Flow, labels: Sequence[str]) -> Flow:
         if item.op.name == "Narrow":
             return columns(record.input(0), labels)
         if item.op.name == "Bundle":
-            parts = _runs(record, labels)
+            spots = _spots(record)
+            parts = []
+            for number, group in groupby((spots[label] for label in labels), lambda spot: spot[0]):
+                part, picked = record.input(number), [j for _, j in group]
+                if not isinstance(part.type, Vector):
+                    parts += [part.as_vector()] * len(picked)
+                elif picked == list(range(part.type.width)):
+                    parts.append(part)
+                else:
+                    parts.append(part.select(picked))
             return parts[0].concat(*parts[1:]) if len(parts) > 1 else parts[0]
     return ours("Pick")(labels)(record)
 
@@ -454,21 +471,6 @@ def _spots(bundle: Flow) -> dict[str, tuple[int, int]]:
     record = bundle.type
     assert isinstance(record, Record)
     return dict(zip(record.names, spots, strict=True))
-
-
-def _runs(bundle: Flow, labels: Sequence[str]) -> list[Flow]:
-    """The picked columns as vectors, those that follow each other from one input together."""
-    spots = _spots(bundle)
-    parts = []
-    for number, group in groupby((spots[label] for label in labels), lambda spot: spot[0]):
-        part, picked = bundle.input(number), [j for _, j in group]
-        if not isinstance(part.type, Vector):
-            parts += [part.as_vector()] * len(picked)
-        elif picked == list(range(part.type.width)):
-            parts.append(part)
-        else:
-            parts.append(part.select(picked))
-    return parts
 
 
 def where(condition: Flow, yes: Operand, no: Operand) -> Flow:

@@ -117,6 +117,14 @@ class Fluent(Numbers):
         """Constant values for every row; the input gives only the number of rows."""
         return self._apply("Fill", (), values, scalar)
 
+    def first_characters(self, most: int) -> Flow:
+        """The document's first characters, `most` of them."""
+        return self._apply("FirstCharacters", (), most)
+
+    def first_words(self, most: int) -> Flow:
+        """The first words, `most` of them."""
+        return self._apply("FirstWords", (), most)
+
     def gather(self, places: Flow) -> Flow:
         """The columns of one vector that another vector of numbers picks, row by row."""
         return self._apply("Gather", (places,))
@@ -178,7 +186,7 @@ class Fluent(Numbers):
         return self._apply("Lower", ())
 
     def matches_whole(self, pattern: str) -> Flow:
-        """Whether a string matches a regular expression from its first character to its last."""
+        """True if a string matches a regular expression from its first character to its last."""
         return self._apply("MatchesWhole", (), pattern)
 
     def matching_pursuit(self, gram: ArrayLike, atoms: int) -> Flow:
@@ -303,6 +311,17 @@ class Fluent(Numbers):
         """The values of x, storing only those that are not zero."""
         return self._apply("ToSparse", ())
 
+    def token_mean(
+        self,
+        vocabulary: Sequence[str],
+        rows: ArrayLike,
+        places: ArrayLike = (),
+        weights: ArrayLike = (),
+        dtype: str = "float32",
+    ) -> Flow:
+        """The mean of the rows that a table has for the words; zeros for a list without any."""
+        return self._apply("TokenMean", (), vocabulary, rows, places, weights, dtype)
+
     def tokenize(self, pattern: str = "(?u)\\b\\w\\w+\\b") -> Flow:
         """The document's words: every match of a regular expression, or of its one group."""
         return self._apply("Tokenize", (), pattern)
@@ -332,3 +351,7 @@ class Fluent(Numbers):
     ) -> Flow:
         """The count of each phrase of the vocabulary, `low` to `high` words long."""
         return self._apply("WordNgrams", (), vocabulary, low, high, dtype)
+
+    def word_numbers(self, vocabulary: Sequence[str], most: int) -> Flow:
+        """The numbers of the first words in a vocabulary, `most` of them; -1 behind the last one."""
+        return self._apply("WordNumbers", (), vocabulary, most)

@@ -119,7 +119,14 @@ def _graph(manifest: Mapping[str, Any], find: Callable[[str], Parameter], where:
         return copies[digest]
 
     try:
-        nodes = _nodes(manifest["nodes"], kept)
+        data = manifest["nodes"]
+        nodes: list[Node] = []
+        if len(data) > MOST_NODES:
+            raise DamagedProgram("a graph has no more than so many nodes", found=str(len(data)))
+        for op, inputs in data:
+            if not all(type(place) is int and 0 <= place < len(nodes) for place in inputs):
+                raise DamagedProgram("a node reads only nodes before it", found=str(inputs)[:80])
+            nodes.append(node(from_data(op, kept), [nodes[place] for place in inputs]))
         outputs = {str(name): nodes[place] for name, place in manifest["outputs"]}
         origins = {
             nodes[place]: tuple(Origin(str(f), int(line), str(step)) for f, line, step in found)
@@ -130,17 +137,6 @@ def _graph(manifest: Mapping[str, Any], find: Callable[[str], Parameter], where:
             "this graph is damaged", where=where, found=str(problem)[:80]
         ) from None
     return with_origins(outputs, origins)
-
-
-def _nodes(data: Any, find: Callable[[str], Parameter]) -> list[Node]:
-    made: list[Node] = []
-    if len(data) > MOST_NODES:
-        raise DamagedProgram("a graph has no more than so many nodes", found=str(len(data)))
-    for op, inputs in data:
-        if not all(type(place) is int and 0 <= place < len(made) for place in inputs):
-            raise DamagedProgram("a node reads only nodes before it", found=str(inputs)[:80])
-        made.append(node(from_data(op, find), [made[place] for place in inputs]))
-    return made
 
 
 def _copied(parameter: Parameter) -> Parameter:

@@ -33,13 +33,13 @@ from __future__ import annotations
 
 import ast
 import operator
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flour.core.callables import found
 from flour.core.errors import FlourError, ParameterError, nearest
 from flour.core.provenance import Origin, at
+from flour.core.toml import tomllib
 from flour.core.types import Category, Scalar, Text, Type, Vector
 from flour.language.flow import Flow, outputs, where
 from flour.language.graphs import ensemble, fetch, first_match, model

@@ -107,16 +107,18 @@ def model(address: str) -> GraphModel:
 
 
 class Planned(Protocol):
-    """A plan: it has its program after all rewrites."""
+    """A plan: `program.optimised` is its program after all rewrites."""
 
     @property
-    def optimised(self) -> Flow:
-        """The program."""
+    def program(self) -> Any:
+        """The program, as it was written and as it runs."""
 
 
 def plan(source: Flow | Planned) -> GraphModel:
     """A program or a plan as a part of graphs, which hold it themselves."""
-    program = source if isinstance(source, Flow) else getattr(source, "optimised", None)
+    program: Flow | None = source if isinstance(source, Flow) else None
+    if program is None:
+        program = getattr(getattr(source, "program", None), "optimised", None)
     if program is None:
         raise ParameterError(
             "a program or a plan can be part of a graph",

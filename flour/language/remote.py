@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from flour.core.errors import ParameterError
+from flour.core.http1 import asked
 from flour.core.provenance import here
+from flour.core.request_ids import CURRENT, HEADER
 from flour.language.flow import Flow
 from flour.language.graphs import fetch
 
@@ -39,8 +41,8 @@ def call(url: str, *, inputs: Mapping[str, Flow], output: str, gives: Any, **pol
 
     async def ask(*values: object) -> object:
         body = {"inputs": [_tensor(*each) for each in zip(names, values, strict=True)]}
-        asked = {**body, "outputs": [{"name": output}]}
-        answer = json.loads(await _posted(url, json.dumps(asked).encode()))
+        wanted = json.dumps({**body, "outputs": [{"name": output}]})
+        answer = json.loads(await _posted(url, wanted.encode()))
         tensor = answer["outputs"][0]
         data = tensor["data"]
         return data[0] if len(tensor["shape"]) == 1 else data
@@ -61,34 +63,16 @@ async def _posted(url: str, body: bytes) -> bytes:
     """The body of an answer; another status than 200 is an error with what the server said."""
     import asyncio  # it takes 30 ms, and most programs wait for nothing
 
-    parts = urlsplit(url)
+    parts, request = urlsplit(url), CURRENT.get("")
     secure = parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
     reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=secure or None)
+    headers = {"Host": parts.netloc.rpartition("@")[2], "Content-Type": "application/json"}
+    headers |= {"Connection": "close", **({HEADER: request} if request else {})}
     try:
-        head = (
-            f"POST {parts.path}/infer HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-            "Connection: close\r\n\r\n"
-        )
-        writer.write(head.encode("ascii") + body)
-        await writer.drain()
-        top, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+        reply, _ = await asked(reader, writer, "POST", f"{parts.path}/infer", headers, body)
     finally:
         writer.close()
-    status, *headers = top.decode("latin-1").split("\r\n")
-    chunked = any(line.lower().replace(" ", "") == "transfer-encoding:chunked" for line in headers)
-    answer = _unchunked(rest) if chunked else rest
-    if status.split(" ")[1:2] != [str(_OK)]:
-        raise ConnectionError(f"{status}: {answer[:160].decode('utf-8', 'replace')}")
-    return answer
-
-
-def _unchunked(data: bytes) -> bytes:
-    parts: list[bytes] = []
-    while data:
-        size, _, data = data.partition(b"\r\n")
-        length = int(size.split(b";")[0] or b"0", 16)
-        parts.append(data[:length])
-        data = data[length + 2 :]
-    return b"".join(parts)
+    if reply.status != _OK:
+        raise ConnectionError(f"{reply.status}: {reply.body[:160].decode('utf-8', 'replace')}")
+    return reply.body

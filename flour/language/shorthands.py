@@ -189,7 +189,7 @@ class Shorthands(Fluent):
 
 
 def _starts(runs: Sequence[Sequence[Any]]) -> NDArray[np.int64]:
-    """Where each run begins and the last one ends."""
+    """The start of each run, and the end of the last."""
     return np.cumsum([0, *map(len, runs)], dtype=np.int64)
 
 

@@ -49,7 +49,7 @@ class ShownValue:
 
     @property
     def place(self) -> str:
-        """Where it was made: the step of an imported model, else file and line."""
+        """Its origin: the step of an imported model, else file and line."""
         shown = (origin.step or f"{origin.file}:{origin.line}" for origin in self.places)
         return ", ".join(dict.fromkeys(shown))
 

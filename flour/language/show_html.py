@@ -90,7 +90,7 @@ def drawing(flow: Flow, summary: str) -> str:
 
 
 def _spots(shown: list[ShownValue]) -> dict[Node, tuple[int, int]]:
-    """Where each box is: a layer below the lowest of its inputs, beside its equals."""
+    """The position of each box: a layer below the lowest of its inputs, beside its equals."""
     depth: dict[Node, int] = {}
     filled: dict[int, int] = {}
     spots = {}

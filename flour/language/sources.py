@@ -1,4 +1,4 @@
-"""Where programs begin: their named, typed inputs."""
+"""Sources of programs: their named, typed inputs."""
 
 from __future__ import annotations
 

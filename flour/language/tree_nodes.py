@@ -59,15 +59,6 @@ def _grow(node: Any, where: str, nodes: list[tuple[Any, ...]], leaves: list[list
             raise _wrong("a node is a dict, a leaf a number or a list of numbers", where, node)
         leaves.append([float(value) for value in values])
         return place
-    _check(node, where)
-    nodes.append(())
-    below = [_grow(node[s], f"{where}.{s}", nodes, leaves) for s in ("left", "right")]
-    side = _SIDES[node.get("missing")]
-    nodes[place] = (node["column"], float(node["at_most"]), *below, side)
-    return place
-
-
-def _check(node: Mapping[str, Any], where: str) -> None:
     for key in node:
         if key not in _KEYS:
             raise _wrong(f"a node has no {key!r}", where, list(node), nearest(key, _KEYS))
@@ -79,6 +70,11 @@ def _check(node: Mapping[str, Any], where: str) -> None:
         raise _wrong("a node compares the column of a number with a number", where, dict(node))
     if node.get("missing") not in _SIDES:
         raise _wrong("missing values go 'left' or 'right'", where, node["missing"])
+    nodes.append(())
+    below = [_grow(node[s], f"{where}.{s}", nodes, leaves) for s in ("left", "right")]
+    side = _SIDES[node.get("missing")]
+    nodes[place] = (node["column"], float(node["at_most"]), *below, side)
+    return place
 
 
 def _wrong(what: str, where: str, found: object, hint: str | None = None) -> ParameterError:

@@ -1,7 +1,7 @@
 """A node's attributes by name; long lists are read into Python objects only when they are used.
 
 Thousands of weights or words are most of a model's bytes, and where an earlier model had the same
-node they are never read: see `flour.onnx.steps`.
+node they are never read: see `flour.onnx.text_ngrams`.
 """
 
 from __future__ import annotations

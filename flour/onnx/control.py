@@ -89,26 +89,20 @@ def _scan(call: NodeUse) -> tuple[Tensor, ...]:
     if not scanned:
         raise NotNative("a scan without inputs")
     if any(item.axis == 0 for item in scanned):
-        return _along_rows(call, body, state, scanned)
+        # A row of the scan is a row of the program, if no state passes from row to row.
+        if any(item.axis != 0 or item.shape[0] != 1 for item in scanned):
+            raise NotNative("a scan along the rows and along another axis")
+        around = [call.importer.values.get(name) for name in body.free_names()]
+        if any(item is None or item.axis is not None for item in (*state, *around)):
+            raise NotNative("a scan along the rows whose body reads all rows")
+        rows = [replace(item.shaped(item.shape[1:], None), axis=None) for item in scanned]
+        results = call.body(body, *state, *rows)
+        for before, after in zip(state, results, strict=False):
+            if before is not after:
+                raise NotNative("a scan in which a row depends on those before it")
+        outs = results[len(state) :]
+        return (*state, *(_row_again(call, item) for item in outs))
     return distances(call, body, state, scanned) or _unrolled(call, body, state, scanned)
-
-
-def _along_rows(
-    call: NodeUse, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
-) -> tuple[Tensor, ...]:
-    """A row of the scan is a row of the program, if no state passes from row to row."""
-    if any(item.axis != 0 or item.shape[0] != 1 for item in scanned):
-        raise NotNative("a scan along the rows and along another axis")
-    around = [call.importer.values.get(name) for name in body.free_names()]
-    if any(item is None or item.axis is not None for item in (*state, *around)):
-        raise NotNative("a scan along the rows whose body reads all rows")
-    rows = [replace(item.shaped(item.shape[1:], None), axis=None) for item in scanned]
-    results = call.body(body, *state, *rows)
-    for before, after in zip(state, results, strict=False):
-        if before is not after:
-            raise NotNative("a scan in which a row depends on those before it")
-    outs = results[len(state) :]
-    return (*state, *(_row_again(call, item) for item in outs))
 
 
 def _row_again(call: NodeUse, item: Tensor) -> Tensor:
@@ -125,17 +119,15 @@ def _unrolled(
         raise NotNative(f"a scan of {max(rounds, default=0)} rounds")
     now, scans = list(state), [list[Tensor]() for _ in body.outputs[len(state) :]]
     for number in range(max(rounds)):
-        parts = [_part(item, number) for item in scanned]
+        parts = [
+            item.picked(item.flat_indices()[number], None if item.axis is None else item.axis - 1)
+            for item in scanned
+        ]
         results = call.body(body, *now, *parts)
         now = list(results[: len(state)])
         for collected, item in zip(scans, results[len(state) :], strict=True):
             collected.append(item)
     return (*now, *(_stacked(call, collected) for collected in scans))
-
-
-def _part(item: Tensor, number: int) -> Tensor:
-    """One entry along the first dimension."""
-    return item.picked(item.flat_indices()[number], None if item.axis is None else item.axis - 1)
 
 
 # --- lists of tensors -----------------------------------------------------------------------------

@@ -219,19 +219,15 @@ class OnnxImport:
     def _flow(self, tensor: Tensor) -> Flow:
         """An output's flow: dense as ONNX's tensors are, one value per row a scalar."""
         if isinstance(tensor, Listed):
-            return self._listed(tensor)
+            flows = [self._flow(replace(item, axis=None)) for item in tensor.items if item.size]
+            if not flows:
+                raise NotNative("an empty list")
+            return flows[0] if len(flows) == 1 else concat(*flows)
         flow = self._call(NodeDef("output", "", "", (), ()), (), self._anchor).flow(tensor)
         if not isinstance(flow.type, Vector):
             return flow
         flow = flow.to_dense() if flow.type.sparse else flow
         return flow.element(0) if is_single(tensor) else flow
-
-    def _listed(self, tensor: Listed) -> Flow:
-        """The values of all tensors of a list, side by side."""
-        flows = [self._flow(replace(item, axis=None)) for item in tensor.items if item.size]
-        if not flows:
-            raise NotNative("an empty list")
-        return flows[0] if len(flows) == 1 else concat(*flows)
 
     # --- nodes ------------------------------------------------------------------------------
 
@@ -336,21 +332,20 @@ class OnnxImport:
                 self.values[port.name] = item
             self._constants(graph)
             for node in graph.nodes:
-                self._inside(node)
+                try:
+                    missing = next(
+                        (name for name in self._reads(node) if name in self.absent), None
+                    )
+                    if missing is not None and missing not in self.values:
+                        raise NotNative(f"reads '{missing}', which is not native")
+                    self.apply(node)
+                except NotNative as problem:
+                    raise NotNative(f"{node.place}: {problem.what}") from None
             results = tuple(self.values[port.name] for port in graph.outputs)
             refuse_words("", results)
             return results
         finally:
             self.values = around
-
-    def _inside(self, node: NodeDef) -> None:
-        try:
-            missing = next((name for name in self._reads(node) if name in self.absent), None)
-            if missing is not None and missing not in self.values:
-                raise NotNative(f"reads '{missing}', which is not native")
-            self.apply(node)
-        except NotNative as problem:
-            raise NotNative(f"{node.place}: {problem.what}") from None
 
     def _complain(self) -> None:
         """Raise if an output of the model has no native code."""

@@ -7,16 +7,7 @@ from typing import Any
 import numpy as np
 
 from flour.onnx.errors import NotNative
-from flour.onnx.ml_common import (
-    ML,
-    classes,
-    link_name,
-    linked,
-    matrix,
-    narrow,
-    rest,
-    single,
-)
+from flour.onnx.ml_common import ML, classes, link_name, linked, matrix, narrow, rest, single
 from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import FirstLargest

@@ -344,7 +344,10 @@ def forest_of_tensors(call: NodeUse, dtype: str) -> OnnxForest:
         dtype,
         _members(call, modes),
     )
-    return _unshared(_stumps(forest))
+    # A test whose branches both end in one leaf is that leaf: the form of trees without tests.
+    same = (forest.yes == forest.no) & (forest.yes < 0)
+    roots = tuple(int(forest.yes[root]) if same[root] else root for root in forest.roots)
+    return _unshared(OnnxForest(**{**vars(forest), "roots": roots}))
 
 
 def _tensor(call: NodeUse, name: str) -> Any:
@@ -374,13 +377,6 @@ def _members(call: NodeUse, modes: object) -> dict[int, tuple[float, ...]]:
     if len(sets) < len(nodes):
         raise _damaged("has too few sets for its tests of membership", len(sets))
     return {node: tuple(values) for node, values in zip(nodes, sets, strict=False)}
-
-
-def _stumps(forest: OnnxForest) -> OnnxForest:
-    """A test whose branches both end in one leaf is that leaf: the form of trees without tests."""
-    same = (forest.yes == forest.no) & (forest.yes < 0)
-    roots = tuple(int(forest.yes[root]) if same[root] else root for root in forest.roots)
-    return OnnxForest(**{**vars(forest), "roots": roots})
 
 
 def _unshared(forest: OnnxForest) -> OnnxForest:

@@ -432,7 +432,15 @@ class PendingNodes:
                 constants[name] = item.value
             else:
                 inputs[name] = item
-        leaves = self._leaves(nodes)
+        inside = {id(node) for node in nodes}
+        answers = {port.name for port in self._model.graph.outputs}
+        leaves = tuple(
+            name
+            for node in nodes
+            for name in node.outputs
+            if name in self._outputs
+            if name in answers or any(id(r) not in inside for r in self._readers.get(name, ()))
+        )
         return OpaquePart(self._model, tuple(nodes), inputs, constants, leaves, self._large)
 
     def _with_makers(
@@ -449,18 +457,6 @@ class PendingNodes:
                             raise Unrowed(f"'{name}' is a map, or {item.dtype}, as no column is")
                         chosen.add(id(self._makers[name]))
         return (node for node in self._model.graph.nodes if id(node) in chosen)
-
-    def _leaves(self, nodes: Sequence[NodeDef]) -> tuple[str, ...]:
-        """The outputs of these nodes, of those that are pending, that others read."""
-        inside = {id(node) for node in nodes}
-        answers = {port.name for port in self._model.graph.outputs}
-        return tuple(
-            name
-            for node in nodes
-            for name in node.outputs
-            if name in self._outputs
-            if name in answers or any(id(r) not in inside for r in self._readers.get(name, ()))
-        )
 
 
 def _fits_a_column(item: Tensor) -> bool:

@@ -71,7 +71,12 @@ class ProgramInput:
         if self.port.kind == "map":
             return [array] if isinstance(array, Mapping) else array
         values = np.asarray(array)
-        if not self._fits(values.shape):
+        axis = self.tensor.axis
+        want = list(self.tensor.shape)
+        if not (
+            len(values.shape) == len(want)
+            and all(index == axis or size == want[index] for index, size in enumerate(values.shape))
+        ):
             raise NotRectangular(
                 "an array has another shape than the model's input",
                 where=self.port.name,
@@ -89,13 +94,6 @@ class ProgramInput:
                 hint=f"another input has {rows} rows",
             )
         return values.reshape(rows) if self.single else values.reshape(rows, width)
-
-    def _fits(self, shape: tuple[int, ...]) -> bool:
-        axis = self.tensor.axis
-        want = list(self.tensor.shape)
-        return len(shape) == len(want) and all(
-            index == axis or size == want[index] for index, size in enumerate(shape)
-        )
 
     @property
     def single(self) -> bool:

@@ -111,7 +111,17 @@ def _parsed(model: object) -> tuple[Any, Path | None]:
         return model
     contents = model if isinstance(model, Raw) else raw(model)
     if contents is not None:
-        proto = _from_bytes(contents.data)
+        from google.protobuf.message import DecodeError
+
+        proto = ModelProto()
+        try:
+            proto.ParseFromString(contents.data)
+        except (DecodeError, RuntimeError) as problem:
+            raise DamagedModel(
+                "these bytes are not an ONNX model",
+                where="the model's protobuf",
+                found=f"{len(contents.data)} bytes: {problem}"[:120],
+            ) from None
         if contents.folder is not None:
             Tensors(contents.folder).take_in(proto)
         return proto, contents.folder
@@ -137,21 +147,6 @@ def _file(path: Path) -> bytes:
         raise DamagedModel(
             "the model cannot be read", where=str(path), found=problem.strerror or str(problem)
         ) from None
-
-
-def _from_bytes(data: bytes) -> Any:
-    from google.protobuf.message import DecodeError
-
-    proto = ModelProto()
-    try:
-        proto.ParseFromString(data)
-    except (DecodeError, RuntimeError) as problem:
-        raise DamagedModel(
-            "these bytes are not an ONNX model",
-            where="the model's protobuf",
-            found=f"{len(data)} bytes: {problem}"[:120],
-        ) from None
-    return proto
 
 
 def _inlined(proto: ModelProto) -> ModelProto:
@@ -247,7 +242,11 @@ class _ModelReader:
         if self._nodes > MAX_NODES:
             found = f"more than {MAX_NODES:,} nodes"
             raise DamagedModel("the graph is too large", where=str(proto.name), found=found)
-        constants = self._constants(proto)
+        constants = {str(item.name): self._tensors.array(item) for item in proto.initializer}
+        for item in proto.sparse_initializer:
+            constants[str(item.values.name)] = self._tensors.sparse(item)
+        names = [*(str(item.name) for item in proto.initializer)]
+        _unique(names, "initialisers")
         inputs = tuple(port_of(item) for item in proto.input if item.name not in constants)
         _unique([port.name for port in inputs], "inputs")
         own = set(constants) | {port.name for port in inputs}
@@ -258,14 +257,6 @@ class _ModelReader:
             raise DamagedModel("an output has no name", where=f"the graph '{proto.name}'")
         order = ordered(nodes, own, outside, [port.name for port in outputs])
         return GraphDef(str(proto.name), tuple(order), inputs, outputs, constants)
-
-    def _constants(self, proto: GraphProto) -> dict[str, Any]:
-        arrays = {str(item.name): self._tensors.array(item) for item in proto.initializer}
-        for item in proto.sparse_initializer:
-            arrays[str(item.values.name)] = self._tensors.sparse(item)
-        names = [*(str(item.name) for item in proto.initializer)]
-        _unique(names, "initialisers")
-        return arrays
 
     def _node(self, proto: NodeProto, names: frozenset[str], depth: int) -> NodeDef:
         domain = str(proto.domain)
@@ -419,9 +410,7 @@ def ordered(
         for name in names:
             if name not in makers:
                 raise DamagedModel(
-                    "no node makes a value that is read",
-                    where=nodes[index].place,
-                    found=repr(name),
+                    "no node makes a value that is read", where=nodes[index].place, found=repr(name)
                 )
     _sort(nodes, waiting, makers, order)
     if len(order) < len(nodes):

@@ -18,13 +18,7 @@ from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor, positive
 from flour.ops.onnx_link import FirstLargest
 from flour.ops.reduce import ArgMax, ArgMin
-from flour.ops.segments import (
-    SegmentMax,
-    SegmentMin,
-    SegmentPlace,
-    SegmentProduct,
-    SegmentSum,
-)
+from flour.ops.segments import SegmentMax, SegmentMin, SegmentPlace, SegmentProduct, SegmentSum
 from flour.ops.trigonometry import IsInfinite
 
 #: A function from runs of a length to a number for each.
@@ -208,19 +202,14 @@ def _arg(call: NodeUse) -> Tensor:
 # --- along an axis, keeping it --------------------------------------------------------------------
 
 
-def _softmax_axes(call: NodeUse, item: Tensor) -> tuple[int, ...]:
-    """From version 13 on one axis; before, that axis and all behind it."""
+@onnx_op("Softmax")
+def _softmax(call: NodeUse) -> Tensor:
+    item = call[0]
+    # From version 13 on one axis; before, that axis and all behind it.
     axis = positive(call.attribute("axis", -1 if call.opset >= 13 else 1), item.rank)
     axes = (axis,) if call.opset >= 13 else tuple(range(axis, item.rank))
     if item.axis in axes:
         raise NotNative("a reduction over all rows")
-    return axes
-
-
-@onnx_op("Softmax")
-def _softmax(call: NodeUse) -> Tensor:
-    item = call[0]
-    axes = _softmax_axes(call, item)
     if prod(item.shape[axis] for axis in axes) == item.size:
         return mapped(call, item, lambda x: x.softmax())
     top = reduced(call, item, axes, _max, 0, keep=True)

@@ -57,10 +57,11 @@ class Elementwise(Op, abstract=True):
         if not (self.monotone or self.widest_at_ends):
             return super().extent(inputs, kinds)
         (x,) = inputs
-        ends = extent_of(self.at([x.largest, -x.largest], kinds[0]))
+        results = self.at([x.largest, -x.largest, *[np.nan] * x.nan], kinds[0])
+        ends = extent_of(results[:2])
         if ends.nan:
             return ANYTHING
-        return union([ends, extent_of(self.at([np.nan], kinds[0]))]) if x.nan else ends
+        return union([ends, extent_of(results[2:])]) if x.nan else ends
 
     def at(self, numbers: Sequence[float], kind: Type) -> Any:
         """The results for these numbers: a row for each, a column for each of the parameters."""

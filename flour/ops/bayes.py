@@ -10,8 +10,7 @@ from flour.core import words
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.native import Fitted as FittedNumbers
-from flour.core.native import held, listed, write
+from flour.core.native import FittedNumbers, held, listed, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import INTS, Vector, promote
 from flour.core.words import Number, Row, added, cast, indexable, scratch, stored

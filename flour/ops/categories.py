@@ -10,10 +10,11 @@ import numpy as np
 
 from flour.core.check import is_string
 from flour.core.types import Record, Vector
-from flour.language.adapters import Importer
+from flour.language.adapters import SAMPLE, Importer
 from flour.language.flow import Flow
 from flour.ops.categorise import UNKNOWN, Categorise, CategoriseText, flatten
 from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText
+from flour.ops.structure import TakeText
 
 
 class Coding(NamedTuple):
@@ -50,7 +51,8 @@ def codes_of(
         run = list(group)
         part = pick(x, [column.number for column in run])
         part, run = _unimputed(part, run)
-        codes = (_texts if text else _numbers)(run, strict=strict)(part)
+        known = _of_codes(part, run, strict=strict) if text else None
+        codes = (_texts if text else _numbers)(run, strict=strict)(part) if known is None else known
         parts.append(codes if isinstance(codes.type, Vector) else codes.as_vector())
     return parts[0].concat(*parts[1:]) if len(parts) > 1 else parts[0]
 
@@ -67,6 +69,18 @@ def _unimputed(part: Flow, run: list[_EncodedColumn]) -> tuple[Flow, list[_Encod
     return part.input(0), [
         _imputing(column, op, value) for column, value in zip(run, op.values, strict=True)
     ]
+
+
+def _of_codes(part: Flow, run: list[_EncodedColumn], *, strict: bool) -> Flow | None:
+    """The codes of strings that are looked up by other codes, which then need not be written."""
+    op = part.node.op
+    if not isinstance(op, TakeText) or len(run) > 1:
+        return None
+    known = dict(zip(run[0].entries, run[0].codes, strict=True))
+    codes = [known.get(text, run[0].unknown) for text in op.table.to_list()]
+    if strict and UNKNOWN in codes:
+        return None
+    return part.input(0).take(np.array(codes, np.int64))
 
 
 def _imputing(column: _EncodedColumn, op: ImputeText, value: str) -> _EncodedColumn:
@@ -114,7 +128,13 @@ def _column(j: int, text: bool, categories: object, coding: Coding, to: Importer
             entries.append(value)
             codes.append(code)
     if not text:
-        missing = _one_missing(none, missing, lost, to)
+        # A column of numbers has one way to be missing: NaN, which None is read as.
+        to.need(
+            lost in (none, missing) or none == missing,
+            "a column of numbers cannot tell None from NaN",
+            "replace one of them before encoding",
+        )
+        missing = missing if none == lost else none
         entries, codes = _ascending(entries, codes, to)
     else:
         fine = all(isinstance(value, str) for value in entries)
@@ -126,19 +146,9 @@ def _plain(categories: Any) -> list[Any]:
     return [v.item() if isinstance(v, np.generic) else v for v in categories]
 
 
-def _one_missing(none: int, missing: int, lost: int, to: Importer) -> int:
-    """A column of numbers has one way to be missing: NaN, which None is read as."""
-    to.need(
-        lost in (none, missing) or none == missing,
-        "a column of numbers cannot tell None from NaN",
-        "replace one of them before encoding",
-    )
-    return missing if none == lost else none
-
-
 def _ascending(entries: list[Any], codes: list[int], to: Importer) -> tuple[list[Any], list[int]]:
     fine = all(isinstance(value, int | float) for value in entries)
-    to.need(fine, "the categories are not numbers, the column's values are")
+    to.need(fine, "the categories are not numbers, the column's values are", SAMPLE)
     order = sorted(range(len(entries)), key=entries.__getitem__)
     return [entries[i] for i in order], [codes[i] for i in order]
 

@@ -122,7 +122,7 @@ class Categorise(Encoding):
         return (self.values.dtype.name, self.strict)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        values = native.Fitted(self.values, promote(x.dtype, self.values.dtype.name))
+        values = native.FittedNumbers(self.values, promote(x.dtype, self.values.dtype.name))
         return native.columnwise(e, code_of, x, self, values, dtype="int64")
 
 
@@ -293,7 +293,7 @@ def text_number(text: Numbers, length: int, tables: HashTables, j: int) -> Numbe
 def hash_tables(texts: Table, starts: Array) -> HashTables:
     """A table for each column's run of texts."""
     cuts = starts.array.tolist()
-    masks = [_table_size(end - start) - 1 for start, end in pairwise(cuts)]
+    masks = [(1 << (2 * max(end - start, 1) - 1).bit_length()) - 1 for start, end in pairwise(cuts)]
     first = np.cumsum([0, *(mask + 1 for mask in masks)])
     slots = np.full(max(int(first[-1]), 1), -1, np.int64)
     raw, ends, steps = texts.data.tobytes(), texts.offsets.tolist(), 0
@@ -308,10 +308,6 @@ def hash_tables(texts: Table, starts: Array) -> HashTables:
             slots[first[j] + slot] = entry
     tables = map(Array.of, (slots, first[:-1], np.array(masks, np.int64)))
     return HashTables._make([*tables, *texts.blobs()])
-
-
-def _table_size(entries: int) -> int:
-    return 1 << (2 * max(entries, 1) - 1).bit_length()
 
 
 def hash_of(text: bytes) -> int:

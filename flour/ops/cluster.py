@@ -11,8 +11,7 @@ from flour.core import words
 from flour.core.check import expect, fitted, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.native import Fitted as FittedNumbers
-from flour.core.native import write
+from flour.core.native import FittedNumbers, write
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import Scalar, Type
 from flour.core.words import Number, Row, indexable
@@ -88,7 +87,7 @@ def _k_means(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"label": label, "distances": x.squared_distances(centres).sqrt()}
 
 
-class _Walk(NamedTuple):
+class _Bisection(NamedTuple):
     """The inner nodes of a bisecting tree, parents first."""
 
     pairs: list[Any]
@@ -98,7 +97,7 @@ class _Walk(NamedTuple):
 
 @adapts("sklearn.cluster.BisectingKMeans")
 def _bisecting(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    x, walk = to.floats(x), _Walk([], [], [])
+    x, walk = to.floats(x), _Bisection([], [], [])
     _bisect(fit._bisecting_tree, getattr(fit, "_X_mean", None), walk)
     distances = x.squared_distances(fit.cluster_centers_).sqrt()
     if not walk.pairs:
@@ -112,7 +111,7 @@ def _bisecting(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"label": leaf.take(_numbers(len(fit.cluster_centers_))), "distances": distances}
 
 
-def _bisect(node: Fitted, mean: NDArray[Any] | None, walk: _Walk) -> int:
+def _bisect(node: Fitted, mean: NDArray[Any] | None, walk: _Bisection) -> int:
     """Append a node and those below it to the walk; its number, or -1 - label for a leaf."""
     if node.left is None:
         return -1 - int(node.label)

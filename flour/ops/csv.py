@@ -136,7 +136,7 @@ class CsvField(ParseCsv):
 
 
 def is_text_field(kind: object) -> bool:
-    """Whether a field of this type is a string."""
+    """True if a field of this type is a string."""
     return isinstance(kind, Text) or getattr(kind, "dtype", "") == "string"
 
 

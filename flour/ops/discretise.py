@@ -52,7 +52,7 @@ class Bins(Op):
         return (self.edges.dtype.name,)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        edges = native.Fitted(self.edges, promote(x.dtype, self.edges.dtype.name))
+        edges = native.FittedNumbers(self.edges, promote(x.dtype, self.edges.dtype.name))
         return native.columnwise(e, edges_reached, x, edges, self.starts, dtype="int64")
 
 
@@ -75,6 +75,8 @@ def edges_reached(x: Number, j: int, edges: Any, starts: Any) -> Number:
 def _k_bins(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x) if fit.dtype is None else to.matrix(x).cast(dtype_name(fit.dtype))
     edges, starts = flatten([item[1:-1] for item in fit.bin_edges_], np.float64)
+    if to.fitted < (1, 1):  # so that a number a hair below an edge has reached it
+        x = x + (x.abs() * 1e-5 + 1e-8)
     bins = x.bins(edges, starts)
     if fit.encode == "ordinal":
         return bins.cast_like(x)

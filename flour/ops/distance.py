@@ -37,7 +37,7 @@ from flour.core.words import (
     write_row,
 )
 from flour.core.words import fitted as fitted_numbers
-from flour.ops.metrics import METRICS, ColumnPair, Metric, Sums
+from flour.ops.metrics import METRICS, ColumnPair, Metric, MetricSums
 from flour.ops.product import multiply, product
 
 
@@ -179,7 +179,7 @@ class Distances(PointDistances):
             totals = metric.added(
                 totals, ColumnPair(column[:, None], points[j], weights[j], self.p)
             )
-        return metric.finish(Sums(totals, self.points.shape[1], self.p))
+        return metric.finish(MetricSums(totals, self.points.shape[1], self.p))
 
     def structure(self) -> tuple[object, ...]:
         return (self.metric,)
@@ -212,5 +212,6 @@ def distances(
                 total[o] = metric.join(total[o], term)
     divisor = number(columns, "float64")
     return [
-        metric.finish(Sums([total[o] for total in totals], divisor, exponent)) for o in range(count)
+        metric.finish(MetricSums([total[o] for total in totals], divisor, exponent))
+        for o in range(count)
     ]

@@ -17,7 +17,7 @@ from flour.core import words
 from flour.core.check import expect
 from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
-from flour.core.native import Code, Fitted, expression
+from flour.core.native import Code, FittedNumbers, expression
 from flour.core.op import Array, Columns
 from flour.core.sparse import Sparse
 from flour.core.types import DTYPES, FLOATS, Extent, Scalar, Type, Vector, promote
@@ -60,7 +60,7 @@ class WithParameter(FloatElementwise, abstract=True):
         return result.astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        operand = Fitted(self.operand, self._dtype(x.dtype))
+        operand = FittedNumbers(self.operand, self._dtype(x.dtype))
         return expression(e, with_fitted, x, Code(j), operand, type(self).native)
 
 
@@ -137,7 +137,7 @@ class Clip(FloatElementwise):
         return np.clip(x, low, high)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        low, high = Fitted(self.low, x.dtype), Fitted(self.high, x.dtype)
+        low, high = FittedNumbers(self.low, x.dtype), FittedNumbers(self.high, x.dtype)
         return expression(e, clipped, x, Code(j), low, high)
 
 

@@ -130,9 +130,11 @@ def entry(code: Number, j: int, op: Any) -> Number:
 @adapts("sklearn.preprocessing.OneHotEncoder")
 def _one_hot_encoder(fit: Fitted, x: Flow, to: Importer) -> Flow:
     strict = fit.handle_unknown == "error"
+    # To 1.7, "warn" ignored what is unknown; since then it counts as infrequent.
+    grouped = ("infrequent_if_exist", *["warn"] * (to.fitted >= (1, 8)))
     drops = fit._drop_idx_after_grouping
     codings = [
-        _one_hot_coding(fit, j, None if drops is None else drops[j], strict=strict)
+        _one_hot_coding(fit, j, None if drops is None else drops[j], grouped, strict=strict)
         for j in range(len(fit.categories_))
     ]
     starts = np.cumsum([0, *fit._n_features_outs]).astype(np.int64)
@@ -141,13 +143,15 @@ def _one_hot_encoder(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return columns if fit.sparse_output else columns.to_dense()
 
 
-def _one_hot_coding(fit: Fitted, j: int, drop: int | None, *, strict: bool) -> Coding:
-    """The output column of each category of column j, -1 for none."""
+def _one_hot_coding(
+    fit: Fitted, j: int, drop: int | None, grouped: tuple[str, ...], *, strict: bool
+) -> Coding:
+    """The output column of each category of column j, -1 for none; `grouped`: see the caller."""
     codes, unknown = np.arange(len(fit.categories_[j])), -1
     rare = fit._infrequent_indices[j] if fit._infrequent_enabled else None
     if rare is not None:
         codes = np.asarray(fit._default_to_infrequent_mappings[j])
-        if fit.handle_unknown in ("infrequent_if_exist", "warn"):
+        if fit.handle_unknown in grouped:
             unknown = int(codes[rare[0]])
     if drop is not None:
         codes, unknown = _without(codes, drop), int(_without(np.array([unknown]), drop)[0])

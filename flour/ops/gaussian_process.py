@@ -9,7 +9,7 @@ import numpy as np
 from flour.core.check import expect, fitted, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.native import Fitted, held, write
+from flour.core.native import FittedNumbers, held, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import Type, Vector
 from flour.core.words import Numbers, Row, added, indexable, scratch, size
@@ -42,7 +42,7 @@ class SolveLower(Op):
         return solution
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        matrix = Fitted(self.matrix, "float64")
+        matrix = FittedNumbers(self.matrix, "float64")
         return held(e, *write(e, solved, x, matrix, self.matrix.shape[0]))
 
 

@@ -158,12 +158,14 @@ def _is_from_outside(problem: BaseException) -> bool:
     """True if the task was cancelled or closed, or the user wants the process to end."""
     import asyncio  # it takes 30 ms, and most programs wait for nothing
 
+    from flour.core.time_limit import is_cancelled
+
     if isinstance(problem, KeyboardInterrupt):
         return threading.current_thread() is threading.main_thread()
     if isinstance(problem, SystemExit):
         return False
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0 or not isinstance(problem, asyncio.CancelledError)
+    cancelled = isinstance(problem, asyncio.CancelledError)
+    return not cancelled or is_cancelled(asyncio.current_task())
 
 
 class Fetch(Op):
@@ -263,18 +265,16 @@ class Fetch(Op):
         if isinstance(answer, np.ndarray) and answer.dtype.kind == "O":
             answer = answer.tolist()
         if self.together and isinstance(answer, list | tuple):
-            answer = self._filled(answer)
+            missing = [row for row, each in enumerate(answer) if each is None]
+            if missing and not self.otherwise:
+                raise self.failed(f"None for row {missing[0]}")
+            answer = (
+                [self.fallback if each is None else each for each in answer] if missing else answer
+            )
         made = self.column(answer if self.together else [answer])
         if self.together and row_count(made) != row_count(values[0]):
             raise self.failed(f"{row_count(made)} values for {row_count(values[0])} rows")
         return answer
-
-    def _filled(self, answers: Sequence[object]) -> Sequence[object]:
-        """The answers of all rows, `otherwise` in the place of None."""
-        missing = [row for row, each in enumerate(answers) if each is None]
-        if missing and not self.otherwise:
-            raise self.failed(f"None for row {missing[0]}")
-        return [self.fallback if each is None else each for each in answers] if missing else answers
 
     def column(self, values: Any) -> Columns:
         """Return an answer as a column of the promised type; WrongAnswer if it is not one."""
@@ -360,8 +360,7 @@ def _run(start: Callable[[], Awaitable[list[object]]]) -> list[object]:
     thread.join()
     if isinstance(done[0], BaseException):
         raise FunctionFailed(
-            "a coroutine of this program failed",
-            found=f"{type(done[0]).__name__}: {done[0]}"[:200],
+            "a coroutine of this program failed", found=f"{type(done[0]).__name__}: {done[0]}"[:200]
         ) from done[0]
     answers: list[object] = done[0]
     return answers

@@ -107,7 +107,7 @@ class MarkedText(Op, abstract=True):
         return np.array([self.marker in (NAN, EITHER)]), np.array([self.marker == NONE])
 
     def missing(self, x: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which strings are missing."""
+        """A mask of the missing strings."""
         if self.marker == TEXT:
             return np.array(x == self.text[0], bool)
         lost: Any = np.frompyfunc(lambda value: not isinstance(value, str), 1, 1)(x).astype(bool)

@@ -12,8 +12,7 @@ from flour.core import words
 from flour.core.check import numeric
 from flour.core.emission import Emitter, ScalarValue
 from flour.core.errors import ParameterError
-from flour.core.native import Fitted as FittedNumbers
-from flour.core.native import expression
+from flour.core.native import FittedNumbers, expression
 from flour.core.op import Array, Op
 from flour.core.types import Type
 from flour.core.words import Number, like

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from flour.core.check import fitted, vector
 from flour.core.emission import Column, Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.native import Fitted, listed, write
+from flour.core.native import FittedNumbers, listed, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import ANYTHING, FLOATS, Extent, Type, Vector, extent_of, promote
@@ -63,7 +63,7 @@ class Linear(Op):
         (x,) = inputs
         if not x.finite:
             return ANYTHING
-        # Sums in float32 are taken to be of numbers up to 1e30: docs/15-scikit-learn.md says so.
+        # Sums in float32 are taken to be of numbers up to 1e30: see docs/reference/scikit-learn.md.
         narrow = self._dtype(vector(kinds[0], "linear").dtype) == "float32"
         weights, bias = (np.abs(part.array.astype("f8")) for part in (self.weights, self.bias))
         largest = min(x.largest, 1e30) if narrow else x.largest
@@ -97,8 +97,8 @@ class Linear(Op):
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         outs, dtype = self.weights.shape[0], self._dtype(x.dtype)
-        bias = Fitted(self.bias, dtype) if len(self.bias) else None
-        by_column = Fitted(self.weights if outs == 1 else _transposed(self.weights), dtype)
+        bias = FittedNumbers(self.bias, dtype) if len(self.bias) else None
+        by_column = FittedNumbers(self.weights if outs == 1 else _transposed(self.weights), dtype)
         if outs > _FEW:
             return listed(e, write(e, summed_in_memory, x, by_column, bias, outs), dtype, outs)
         totals = write(e, summed_in_registers, x, by_column, bias, tuple(range(outs)))
@@ -111,7 +111,8 @@ class Linear(Op):
         if dtype in FLOATS:
             multiply(e, x, product(self.weights, self.bias, dtype), out)
         else:
-            by_column, bias = Fitted(_transposed(self.weights), dtype), Fitted(self.bias, dtype)
+            by_column = FittedNumbers(_transposed(self.weights), dtype)
+            bias = FittedNumbers(self.bias, dtype)
             write(e, summed_in_place, x, by_column, bias if len(self.bias) else None, out)
 
 

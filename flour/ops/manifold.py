@@ -10,7 +10,7 @@ from numpy import minimum, sqrt
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.native import Fitted, held, listed, write
+from flour.core.native import FittedNumbers, held, listed, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import FLOATS, INTS, Type, Vector, promote
 from flour.core.words import (
@@ -108,7 +108,7 @@ class Barycentre(Op):
         return weights / weights.sum(axis=1, keepdims=True)
 
     def emit(self, e: Emitter, x: VectorValue, places: VectorValue) -> RowValue:
-        points = Fitted(self.points, "float64")
+        points = FittedNumbers(self.points, "float64")
         found = write(e, barycentre, x, places, points, *self.points.shape, places.width, self.reg)
         return listed(e, found, "float64", places.width)
 

@@ -24,7 +24,7 @@ class ColumnPair(NamedTuple):
     p: Number
 
 
-class Sums(NamedTuple):
+class MetricSums(NamedTuple):
     """The sums of a metric, the number of columns, and the exponent."""
 
     totals: Sequence[Number]
@@ -38,7 +38,7 @@ class Metric(NamedTuple):
     #: The terms that a column adds to the sums.
     terms: Callable[[ColumnPair], tuple[Number, ...]]
     #: The distance from the sums.
-    finish: Callable[[Sums], Number]
+    finish: Callable[[MetricSums], Number]
     sums: tuple[int, ...] = (0,)
     #: How a term joins its sum.
     join: Callable[[Number, Number], Number] = np.add
@@ -102,27 +102,27 @@ def chi_squared(a: ColumnPair) -> tuple[Number, ...]:
 # --- distances from sums --------------------------------------------------------------------------
 
 
-def itself(s: Sums) -> Number:
+def itself(s: MetricSums) -> Number:
     """The only sum."""
     return s.totals[0]
 
 
-def root(s: Sums) -> Number:
+def root(s: MetricSums) -> Number:
     """The square root of the sum."""
     return sqrt(s.totals[0])
 
 
-def power_root(s: Sums) -> Number:
+def power_root(s: MetricSums) -> Number:
     """The root of the sum whose power the terms are."""
     return s.totals[0] ** (1.0 / s.p)
 
 
-def quotient(s: Sums) -> Number:
+def quotient(s: MetricSums) -> Number:
     """The first sum over the second."""
     return ratio(s.totals[0], s.totals[1])
 
 
-def mean(s: Sums) -> Number:
+def mean(s: MetricSums) -> Number:
     """The sum over the number of columns."""
     return s.totals[0] / s.columns
 

@@ -18,7 +18,16 @@ from flour.core import words
 from flour.core.check import expect, vector
 from flour.core.emission import Emitter, Push, RowValue, ScalarValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.native import Code, Fitted, Spelled, expression, held, indexable_row, listed, write
+from flour.core.native import (
+    Code,
+    FittedNumbers,
+    Spelled,
+    expression,
+    held,
+    indexable_row,
+    listed,
+    write,
+)
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, INTS, Type, Vector, promote
@@ -172,7 +181,8 @@ class WeightedRows(Op):
         return (rows if weights is None else rows * weights[:, :, None]).sum(axis=1)
 
     def emit(self, e: Emitter, places: VectorValue, weights: VectorValue | None = None) -> RowValue:
-        table = Fitted(self.table, self._dtype(*([] if weights is None else [weights.dtype])))
+        dtypes = [] if weights is None else [weights.dtype]
+        table = FittedNumbers(self.table, self._dtype(*dtypes))
         return held(e, *write(e, added_rows, places, weights, table, *self.table.shape))
 
 

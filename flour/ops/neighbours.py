@@ -53,7 +53,14 @@ def reach(fit: Fitted, x: Flow, to: Importer) -> Reach:
     points = fitted_points(fit._fit_X, to)
     metric = ALIASES.get(fit.effective_metric_, fit.effective_metric_)
     if metric == "euclidean":
-        return _euclidean(fit, x, to, points)
+        # Trees subtract, brute force multiplies matrices.
+        #
+        # On float32 training data brute force chooses in float64 and reports distances in float32.
+        if fit._fit_method != "brute" or fit.effective_metric_ != "euclidean":
+            squared = to.doubles(x).distances(points, "sqeuclidean")
+            return Reach(squared, squared, squared=True)
+        wide = to.floats(x).squared_distances(points.astype(np.float64))
+        return Reach(wide, to.floats(x).squared_distances(points), squared=True)
     if metric == "cosine":
         return _same(cosine_distances(to.doubles(x), points.astype(np.float64)))
     to.need(metric in METRICS, f"distances by {metric!r} are not native yet", _METRICS)
@@ -63,7 +70,14 @@ def reach(fit: Fitted, x: Flow, to: Importer) -> Reach:
         f"{metric!r} by brute force depends on the float width of the data in a way of its own",
         "fit it with algorithm='ball_tree'",
     )
-    return _same(_measured(fit, to.doubles(x), points, metric))
+    settings = fit.effective_metric_params_
+    weights = settings.get("w") if metric == "minkowski" else settings.get("V")
+    if metric == "seuclidean" and weights is None:
+        weights = np.var(points, axis=0, ddof=1)
+    factors = np.asarray([] if weights is None else weights, np.float64)
+    return _same(
+        to.doubles(x).distances(points, metric, p=float(settings.get("p", 2.0)), weights=factors)
+    )
 
 
 _METRICS = "use one of " + ", ".join(METRICS) + " or cosine"
@@ -71,27 +85,6 @@ _METRICS = "use one of " + ", ".join(METRICS) + " or cosine"
 
 def _same(distances: Flow) -> Reach:
     return Reach(distances, distances, squared=False)
-
-
-def _euclidean(fit: Fitted, x: Flow, to: Importer, points: NDArray[Any]) -> Reach:
-    """Trees subtract, brute force multiplies matrices.
-
-    On float32 training data brute force chooses in float64 and reports distances in float32.
-    """
-    if fit._fit_method != "brute" or fit.effective_metric_ != "euclidean":
-        squared = to.doubles(x).distances(points, "sqeuclidean")
-        return Reach(squared, squared, squared=True)
-    wide = to.floats(x).squared_distances(points.astype(np.float64))
-    return Reach(wide, to.floats(x).squared_distances(points), squared=True)
-
-
-def _measured(fit: Fitted, x: Flow, points: NDArray[Any], metric: str) -> Flow:
-    settings = fit.effective_metric_params_
-    weights = settings.get("w") if metric == "minkowski" else settings.get("V")
-    if metric == "seuclidean" and weights is None:
-        weights = np.var(points, axis=0, ddof=1)
-    factors = np.asarray([] if weights is None else weights, np.float64)
-    return x.distances(points, metric, p=float(settings.get("p", 2.0)), weights=factors)
 
 
 def fitted_points(points: NDArray[Any], to: Importer) -> Any:
@@ -170,16 +163,7 @@ def _k_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
         Votes(len(names))(places.take(codes[:, k]), *weights)
         for k, names in enumerate(_all_classes(fit))
     ]
-    return _classified(fit, [item.share() for item in votes])
-
-
-def _all_classes(fit: Fitted) -> list[Any]:
-    """The classes of every target."""
-    return list(fit.classes_) if fit.outputs_2d_ else [fit.classes_]
-
-
-def _classified(fit: Fitted, shares: list[Flow]) -> dict[str, Flow]:
-    """Labels and probabilities of one or several targets."""
+    shares = [item.share() for item in votes]
     from flour.ops.structure import Concat
 
     classes = _all_classes(fit)
@@ -188,6 +172,11 @@ def _classified(fit: Fitted, shares: list[Flow]) -> dict[str, Flow]:
         return {"label": labels[0], "probabilities": shares[0]}
     several = {f"probabilities_{k}": share for k, share in enumerate(shares)}
     return {"label": Concat()(*labels), **several}
+
+
+def _all_classes(fit: Fitted) -> list[Any]:
+    """The classes of every target."""
+    return list(fit.classes_) if fit.outputs_2d_ else [fit.classes_]
 
 
 @adapts("sklearn.neighbors.KNeighborsRegressor")

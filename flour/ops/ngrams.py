@@ -77,7 +77,7 @@ class WordNgrams(Op):
         return placed_phrases(words, self.low, self.high)
 
     def terms(self, column: int, _words: Iterable[str]) -> list[str]:
-        """What a column counts."""
+        """The terms that a column counts."""
         return [self.vocabulary[column]]
 
     def runs_native(self) -> bool:
@@ -132,7 +132,7 @@ class CharNgrams(Op):
         return placed_runs(document, self.low, self.high, within_words=self.within_words)
 
     def terms(self, column: int, _words: Iterable[str]) -> list[str]:
-        """What a column counts."""
+        """The terms that a column counts."""
         return [self.vocabulary[column]]
 
     def runs_native(self) -> bool:
@@ -502,7 +502,7 @@ class _Counts:
         self.length = e.var("0", "k")
 
     def clear(self, count: str) -> str:
-        """Whether to count in a table of all columns, as columns are few beside `count` n-grams."""
+        """True if counting in a table of all columns pays for `count` n-grams."""
         call = f"text_clear({self._places}, {self._e.size(self._width)}, {count})"
         return self._e.let(call, "int64").expr
 

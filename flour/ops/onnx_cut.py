@@ -78,7 +78,7 @@ class CutWords(Op):
 
 
 def cuts_natively(pattern: str) -> bool:
-    """Whether an automaton finds the matches of a pattern, none of them empty."""
+    """True if an automaton finds the matches of a pattern, none of them empty."""
     matcher = automaton(pattern)
     return (
         matcher is not None

@@ -10,7 +10,7 @@ from flour.ops.pairwise import Pairwise
 
 
 class SameText(Pairwise):
-    """Whether two strings are equal, character by character; never where there is none."""
+    """True if two strings are equal, character by character; False where one is missing."""
 
     method = ""
     takes = ("string",)

@@ -15,7 +15,7 @@ from flour.strings.patterns import automaton, first_is_longest
 
 
 class MatchesWhole(Op):
-    """Whether a string matches a regular expression from its first character to its last.
+    """True if a string matches a regular expression from its first character to its last.
 
     A missing string does not.
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LAYOUTS = ("rows", "each", "whole")
 #: Estimated memory of an onnxruntime session: bytes, and a multiple of the model's size (measured,
-#: see docs/19-onnxruntime.md).
+#: see docs/reference/onnxruntime.md).
 SESSION_BYTES = 96 << 10
 MODEL_FACTOR = 4
 

@@ -50,7 +50,7 @@ class NamedValues(Op):
         return (self.dtype,)
 
     def emit(self, e: Emitter, x: PairsValue) -> VectorValue:
-        sums = _Sums(e, x, len(self.vocabulary), self.dtype)
+        sums = _RowSums(e, x, len(self.vocabulary), self.dtype)
         dictionary = looked_up(e, self.vocabulary)
         with sums.each() as (where, size, value):
             column = e.let(f"text_find({where}, {size}, {dictionary})", "int64").expr
@@ -87,7 +87,7 @@ class HashedValues(Op):
         return (self.dtype,)
 
     def emit(self, e: Emitter, x: PairsValue) -> VectorValue:
-        sums = _Sums(e, x, self.width, self.dtype)
+        sums = _RowSums(e, x, self.width, self.dtype)
         width, signed = e.size(self.width), e.size(self.signed)
         with sums.each() as (where, size, value), e.block(f"if {value} != 0:"):
             with e.block(f"if text_surrogate({where}, {size}):"):
@@ -118,7 +118,7 @@ def _added(rows: Iterable[Iterable[tuple[int, float]]], width: int, dtype: str) 
     return stacked(added, width, dtype)
 
 
-class _Sums:
+class _RowSums:
     """A row's columns and their sums while the row is being added up.
 
     `columns` lists the columns in the order of their first values, each as column << 32 | slot;

@@ -66,10 +66,7 @@ def multiply(e: Emitter, x: Column, fitted: Product, out: Column) -> None:
     left = f"({e.rows} % {rows} if {e.rows} < {rows} or {e.rows} % {rows} <= {rows // 2} else 0)"
     whole = e.var(f"{e.rows} - {left}", "n")
     writer = _Writer(e, x, fitted, out)
-    with (
-        writer.outputs(fitted.vectors) as start,
-        e.block(f"for i in range(0, {whole}, {rows}):"),
-    ):
+    with writer.outputs(fitted.vectors) as start, e.block(f"for i in range(0, {whole}, {rows}):"):
         first = e.var(f"min(i, {e.rows} - {rows})", "i")
         writer.tile(first, rows, fitted.vectors, start)
     with e.block(f"for i in range({whole}, {e.rows}):"), writer.outputs(fitted.alone) as start:
@@ -104,7 +101,14 @@ class _Writer:
         weights = e.var(inside, "p")
         with e.loop(self.x.size) as j:
             self._column(j, f"{weights} + {j} * {panel}", sources, sums)
-        self._store(start, targets, sums)
+        e, dtype = self.e, self.fitted.dtype
+        for vector in range(len(sums[0])):
+            lane = e.let(self._lane(start, vector), "int64").expr
+            left = e.let(f"{self.out.size} - {lane}", "int64").expr
+            bias = e.var(f"vld_{dtype}({self.bias}, {lane})", "b") if self.bias else ""
+            for target, line in zip(targets, sums, strict=True):
+                value = f"vadd_{dtype}({line[vector]}, {bias})" if bias else line[vector]
+                e.line(f"vst_{dtype}({target}, {lane}, {value}, {left})")
 
     def _zero(self) -> str:
         dtype = self.fitted.dtype
@@ -126,13 +130,3 @@ class _Writer:
             value = e.var(f"vset_{dtype}({loaded})", "v")
             for total, weight in zip(line, weights, strict=True):
                 e.line(f"{total} = {self.add}({total}, {value}, {weight})")
-
-    def _store(self, start: str, targets: list[str], sums: list[list[str]]) -> None:
-        e, dtype = self.e, self.fitted.dtype
-        for vector in range(len(sums[0])):
-            lane = e.let(self._lane(start, vector), "int64").expr
-            left = e.let(f"{self.out.size} - {lane}", "int64").expr
-            bias = e.var(f"vld_{dtype}({self.bias}, {lane})", "b") if self.bias else ""
-            for target, line in zip(targets, sums, strict=True):
-                value = f"vadd_{dtype}({line[vector]}, {bias})" if bias else line[vector]
-                e.line(f"vst_{dtype}({target}, {lane}, {value}, {left})")

@@ -21,6 +21,7 @@ from flour.language.sources import concat
 from flour.ops.bases import FloatElementwise
 from flour.ops.linear import affine, plain
 from flour.ops.require import above
+from flour.pickles.standins import Global
 
 
 class ChiWave(FloatElementwise):
@@ -171,11 +172,14 @@ def _sketch(fit: Fitted, x: Flow, to: Importer) -> Flow:
 @adapts("sklearn.cluster.FeatureAgglomeration")
 def _pooled(fit: Fitted, x: Flow, to: Importer) -> Flow:
     groups = [np.flatnonzero(fit.labels_ == label) for label in np.unique(fit.labels_)]
-    if fit.pooling_func is np.mean:
+    pooling = fit.pooling_func
+    if isinstance(pooling, Global) and pooling.module == "numpy":  # by its name in a file
+        pooling = vars(np).get(pooling.name, pooling)
+    if pooling is np.mean:
         members = (fit.labels_ == np.unique(fit.labels_)[:, None]).astype(np.float64)
         return to.doubles(x).linear(members, []).divide([len(group) for group in groups])
     names = {np.max: "max", np.amax: "max", np.min: "min", np.amin: "min", np.sum: "sum"}
-    name = names.get(fit.pooling_func)
+    name = names.get(pooling)
     to.need(name, f"pooling_func={fit.pooling_func!r} is not known here", "np.mean, max, min, sum")
     x = to.matrix(x)
     return concat(*(getattr(x.select(group), str(name))() for group in groups))

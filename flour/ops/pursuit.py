@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.native import Fitted as FittedNumbers
-from flour.core.native import held, write
+from flour.core.native import FittedNumbers, held, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import Type
 from flour.core.words import Number, Numbers, Row, indexable, number, scratch, size, zero

@@ -9,10 +9,10 @@ import numpy as np
 from numpy import isnan
 from numpy.typing import NDArray
 
-from flour.core.check import expect, is_string, numeric
+from flour.core.check import expect, is_string, numeric, vector
 from flour.core.emission import Column, Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.errors import InputError, ParameterError
-from flour.core.native import Code, Fitted, Spelled, as_row, write
+from flour.core.native import Code, FittedNumbers, Spelled, as_row, write
 from flour.core.node import Node, node
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
@@ -20,7 +20,8 @@ from flour.core.types import FLOATS, LARGEST, LARGEST_SINGLE, Extent, Scalar, Ty
 from flour.core.words import Number, Numbers, Row, added, cast, number, refuse, stored, string
 from flour.language.flow import Flow
 
-HINT = 'impute such values in a step before it, or import with on_missing="answer"'
+_ANSWER = 'on_missing="answer"'
+HINT = f"impute such values in a step before it, or import with {_ANSWER}"
 
 
 class RequireFinite(Op):
@@ -176,7 +177,7 @@ class RequireFinite(Op):
         width = "" if alone else min(self._width, dtype)
         return NumberCheck(
             np.dtype(dtype).itemsize,
-            Fitted(Array.of(limits[:1] if self._alike else limits), dtype),
+            FittedNumbers(Array.of(limits[:1] if self._alike else limits), dtype),
             self.nan,
             (bool(nan.any()), bool(nan.all())),
             self.least if np.isfinite(self.least) else None,
@@ -306,6 +307,47 @@ def check_texts(x: Row, *, none: bool) -> None:
             refuse()
 
 
+class RequireAny(Op):
+    """x as it is; a row is an error if it is NaN in every column, which `step` cannot answer."""
+
+    method = ""
+
+    step: str = ""
+
+    def infer(self, x: Type) -> Vector:
+        return vector(x, "require_any")
+
+    def refuses_rows(self) -> bool:
+        return True
+
+    def reference(self, x: Columns) -> Columns:
+        lost = np.isnan(x).all(axis=1)
+        if lost.any():
+            raise InputError(
+                f"{self.step or 'this program'} answers a row without any value by the other rows "
+                "of the call, which a program does not see",
+                where=f"$[{int(np.argmax(lost))}]",
+                found="NaN in every column",
+                hint=f"leave the row out, or import with {_ANSWER}: as if it came alone",
+            )
+        return x
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        kept = x if all(part.stored for part in x.parts) else e.keep(x)
+        write(e, check_any, as_row(e, kept))
+        return kept
+
+
+def check_any(x: Row) -> None:
+    """Refuse a row of NaN alone."""
+    present = 0
+    for _, value in stored(x):
+        if not isnan(value):
+            present += 1
+    if present == 0:
+        refuse()
+
+
 #: For a row that the original refuses: an error, or computing with it.
 OnMissing = Literal["refuse", "answer"]
 
@@ -339,4 +381,5 @@ def without_checks(program: Flow) -> Flow:
 def _is_answered(item: Node) -> bool:
     """True if it is a check of values with which there is an answer: not one for documents."""
     op = item.op
-    return isinstance(op, RequireFinite) or (isinstance(op, RequirePresent) and not op.none)
+    needless = isinstance(op, RequireFinite | RequireAny)
+    return needless or (isinstance(op, RequirePresent) and not op.none)

@@ -67,7 +67,7 @@ def one_if_tiny(x: Number, limit: float) -> Number:
     return where(logical_or(x < number(limit, x.dtype), x == 0), one(x), x)
 
 
-class Power(FloatElementwise, abstract=True):
+class PowerTransform(FloatElementwise, abstract=True):
     """A power transform, an exponent a column; numbers near the end of the range overflow."""
 
     exponents: Array
@@ -79,7 +79,7 @@ class Power(FloatElementwise, abstract=True):
         return super().extent([ends], kinds)
 
 
-class YeoJohnson(Power):
+class YeoJohnson(PowerTransform):
     """The Yeo-Johnson power transform, in the wider float width."""
 
     def compute(self, x: NDArray[Any]) -> Any:
@@ -118,7 +118,7 @@ def yeo_johnson(x: Number, power: Number, tiny: Number) -> Number:
 _LARGE = 709.78
 
 
-class BoxCox(Power):
+class BoxCox(PowerTransform):
     """The Box-Cox power transform, in float64; NaN below zero."""
 
     def compute(self, x: NDArray[Any]) -> Any:
@@ -194,7 +194,10 @@ def _normalizer(fit: Fitted, x: Flow, to: Importer) -> Flow:
 
 def unit_rows(x: Flow, norm: str, to: Importer) -> Flow:
     """Every row over its norm, as the library's normalize: tiny dense rows are left alone."""
-    epsilons = 0.0 if to.is_sparse(x) else 10.0
+    if norm == "max" and to.fitted < (0, 23):  # the largest number, also where it is negative
+        largest = x.max()
+        return x / largest.equal(0.0).where(1.0, largest)
+    epsilons = 0.0 if to.is_sparse(x) or to.fitted < (1, 0) else 10.0
     return x / x.norm(norm).one_if_tiny(epsilons)
 
 
@@ -215,7 +218,11 @@ def _kernel_centerer(fit: Fitted, x: Flow, to: Importer) -> Flow:
 def _power_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     if fit.standardize:
-        to.need(not _divides_by_rounding(fit._scaler), _CONSTANT, "train it again")
+        # For a deviation within the rounding of its mean later versions take 1.
+        rounding = (
+            fit._scaler.n_samples_seen_ * np.finfo(np.float64).eps * np.abs(fit._scaler.mean_)
+        )
+        to.need(not bool(np.any(fit._scaler.scale_ < rounding)), _CONSTANT, "train it again")
     box_cox = fit.method == "box-cox"
     if box_cox:
         x = above(x, 0.0, "PowerTransformer", strict=True).box_cox(fit.lambdas_)
@@ -225,9 +232,3 @@ def _power_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
 
 
 _CONSTANT = "a constant column is divided by a rounding error, as scikit-learn 0.24 fitted it"
-
-
-def _divides_by_rounding(scaler: Fitted) -> bool:
-    """Return whether a deviation is within the rounding of its mean: later versions take 1."""
-    rounding = scaler.n_samples_seen_ * np.finfo(np.float64).eps * np.abs(scaler.mean_)
-    return bool(np.any(scaler.scale_ < rounding))

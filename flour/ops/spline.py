@@ -81,25 +81,27 @@ class Splines(Op):
             x = low + (x - low) % (high - low) if high > low else np.zeros_like(x)
         within = (x >= low) & (x <= high)
         if self.beyond == ERROR:
-            _complain(x, present & ~within, j)
+            outside = present & ~within
+            if outside.any():
+                row = int(np.argmax(outside))
+                raise InputError(
+                    f"{float(x[row])} is beyond the knots of the splines",
+                    where=f"row {row}, column {j} of the splines",
+                    hint="train with another extrapolation than 'error' to serve such values",
+                )
         inside = present if self.beyond in (PERIODIC, CONTINUE) else within
         splines = np.zeros((len(x), self.ends.shape[2]))
         splines[inside] = self._basis(x[inside], t)
         if self.beyond in (CONSTANT, LINEAR):
-            self._extended(splines, x, (low, high), j)
+            bounds = (low, high)
+            ends: Any = self.ends.array[j]
+            for side, (bound, outside) in enumerate(
+                ((bounds[0], x < bounds[0]), (bounds[1], x > bounds[1]))
+            ):
+                value, slope = ends[2 * side], ends[2 * side + 1]
+                distance = (x[outside] - bound)[:, None]
+                splines[outside] = value + distance * slope if self.beyond == LINEAR else value
         return splines[:, : self.keep]
-
-    def _extended(
-        self, splines: NDArray[Any], x: NDArray[Any], bounds: tuple[Any, Any], j: int
-    ) -> None:
-        """Write the rows that are outside the base interval."""
-        ends: Any = self.ends.array[j]
-        for side, (bound, outside) in enumerate(
-            ((bounds[0], x < bounds[0]), (bounds[1], x > bounds[1]))
-        ):
-            value, slope = ends[2 * side], ends[2 * side + 1]
-            distance = (x[outside] - bound)[:, None]
-            splines[outside] = value + distance * slope if self.beyond == LINEAR else value
 
     def _basis(self, x: NDArray[Any], t: NDArray[Any]) -> NDArray[Any]:
         """The polynomials of the interval x is in, each in its spline's column."""
@@ -139,7 +141,7 @@ class Splines(Op):
         out = e.scratch("float64", width)
         with e.loop(e.size(width)) as o:
             e.store(out, o, "0.0", "float64")
-        code = _Code(self, e, keep)
+        code = _SplineCode(self, e, keep)
         with e.loop(x.size) as j:
             value = e.var(e.cast(at(j), x.dtype, "float64"))
             target = e.let(f"{out} + 8 * {j} * {keep}", "int64").expr
@@ -153,7 +155,7 @@ class Splines(Op):
         )
 
 
-class _Code:
+class _SplineCode:
     """Writes the native code of the splines of one column."""
 
     def __init__(self, op: Splines, e: Emitter, keep: str) -> None:
@@ -228,16 +230,6 @@ class _Code:
             with e.block(f"if {column} < {self.keep}:"):
                 value = f"{e.load(target, column, 'float64')} + {e.load(self.now, a, 'float64')}"
                 e.store(target, column, value, "float64")
-
-
-def _complain(x: NDArray[Any], outside: NDArray[np.bool_], j: int) -> None:
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise InputError(
-            f"{float(x[row])} is beyond the knots of the splines",
-            where=f"row {row}, column {j} of the splines",
-            hint="train with another extrapolation than 'error' to serve such values",
-        )
 
 
 # --- adapters ---------------------------------------------------------------------------------

@@ -229,7 +229,9 @@ def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     index = scores.arg_max() if ties else _most_votes(decisions, len(fit.classes_))
     outputs = {"label": index.take(fit.classes_), "scores": scores}
     if hasattr(fit, "predict_proba"):
-        outputs["probabilities"] = _probabilities(fit, decisions)
+        fitted = decisions.multiply(fit._probA).add(fit._probB)
+        pairs = fitted.negate().sigmoid().clip(1e-7, 1 - 1e-7)
+        outputs["probabilities"] = pairs.couple_pairs(len(fit.classes_))
     return outputs
 
 
@@ -261,10 +263,3 @@ def _scores(fit: Fitted, decisions: Flow) -> Flow:
         return decisions
     second = decisions.negate()
     return Duels(len(fit.classes_))(second.greater(0.0).cast("float64"), second)
-
-
-def _probabilities(fit: Fitted, decisions: Flow) -> Flow:
-    """Platt's probability of each pair, coupled."""
-    fitted = decisions.multiply(fit._probA).add(fit._probB)
-    pairs = fitted.negate().sigmoid().clip(1e-7, 1 - 1e-7)
-    return pairs.couple_pairs(len(fit.classes_))

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from flour.core.check import expect, fitted, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.native import Fitted, held, write
+from flour.core.native import FittedNumbers, held, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import FLOATS, Type, Vector
 from flour.core.words import Number, Numbers, Row, cast, indexable, number, registers, scratch, size
 from flour.core.words import fitted as fitted_numbers
-from flour.ops.metrics import METRICS, ColumnPair, Metric, Sums
+from flour.ops.metrics import METRICS, ColumnPair, Metric, MetricSums
 
 #: Metrics whose sums are what a tree compares.
 REDUCED = (
@@ -120,13 +120,13 @@ class TreeNearest(Op):
         for j, value in enumerate(row):
             sums = metric.added(sums, ColumnPair(value, points[:, j], 1.0, self.p))
         quotient = self.metric in _QUOTIENTS
-        return metric.finish(Sums(sums, len(row), self.p)) if quotient else sums[0]
+        return metric.finish(MetricSums(sums, len(row), self.p)) if quotient else sums[0]
 
     def _finished(self, sums: NDArray[Any], width: int) -> Any:
         """Distances, from what trees compare."""
         if self.metric in _QUOTIENTS:
             return sums
-        return METRICS[self.metric].finish(Sums((sums,), width, self.p))
+        return METRICS[self.metric].finish(MetricSums((sums,), width, self.p))
 
     def _least(self, row: NDArray[Any]) -> Any:
         """The least sum that a point of each node can have."""
@@ -146,10 +146,10 @@ class TreeNearest(Op):
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         metric, quotient = METRICS[self.metric], self.metric in _QUOTIENTS
         tree = Tree(
-            Fitted(self._nodes(), "int64"),
-            Fitted(self.points, "float64"),
-            Fitted(self.numbers, "int64"),
-            Fitted(self.bounds, "float64"),
+            FittedNumbers(self._nodes(), "int64"),
+            FittedNumbers(self.points, "float64"),
+            FittedNumbers(self.numbers, "int64"),
+            FittedNumbers(self.bounds, "float64"),
             Measure(self.metric, metric, quotient=quotient, ball=self.ball),
         )
         depth = self.bounds.shape[0].bit_length() + 2
@@ -157,7 +157,7 @@ class TreeNearest(Op):
 
 
 class Measure(NamedTuple):
-    """How a tree compares: by the metric's sums, or (`quotient`) by what they amount to."""
+    """A tree's measure: the metric's sums, or (`quotient`) the distance they amount to."""
 
     name: str
     metric: Metric
@@ -231,7 +231,7 @@ def least(row: Row, node: int, tree: Tree, p: Number) -> Number:
 
 
 def gap(x: Number, low: Number, high: Number) -> Number:
-    """How far a number is outside an interval."""
+    """The distance of a number from an interval."""
     return maximum(low - x, 0.0) + maximum(x - high, 0.0)
 
 
@@ -243,12 +243,12 @@ def compared(row: Row, other: Row, measure: Measure, p: Number) -> Number:
         terms = metric.terms(ColumnPair(x, y, 1.0, p))
         for k, term in zip(metric.sums, terms, strict=True):
             totals[k] = metric.join(totals[k], term)
-    return metric.finish(Sums(totals, len(row), p)) if measure.quotient else totals[0]
+    return metric.finish(MetricSums(totals, len(row), p)) if measure.quotient else totals[0]
 
 
 def finished(total: Number, columns: int, measure: Measure, p: Number) -> Number:
     """The distance, from what trees compare."""
-    return total if measure.quotient else measure.metric.finish(Sums([total], columns, p))
+    return total if measure.quotient else measure.metric.finish(MetricSums([total], columns, p))
 
 
 def reduced(distance: Number, metric: str, p: Number) -> Number:

@@ -10,7 +10,7 @@ from numpy import isnan
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.native import Fitted, held, listed, write
+from flour.core.native import FittedNumbers, held, listed, write
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import INTS, Scalar, Type, Vector
 from flour.core.words import Number, Numbers, Row, cast, indexable, one, scratch, size, zero
@@ -46,7 +46,8 @@ class Tally(Op):
         return votes
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        weights, against = Fitted(self.weights, "float64"), Fitted(self.against, "float64")
+        weights = FittedNumbers(self.weights, "float64")
+        against = FittedNumbers(self.against, "float64")
         return held(e, write(e, tally, x, weights, against, self.classes), self.classes)
 
 
@@ -110,7 +111,7 @@ class WeightedMedian(Op):
         return x[rows, order[rows, first]]
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        return e.let(write(e, median, x, Fitted(self.weights, "float64"), x.width), x.dtype)
+        return e.let(write(e, median, x, FittedNumbers(self.weights, "float64"), x.width), x.dtype)
 
 
 def median(x: Row, weights: Numbers, count: int) -> Number:

@@ -1,24 +1,31 @@
-"""A pickle or a file of joblib: its compression, its end, and what it holds."""
+"""A pickle, a file of joblib or one of skops: its compression, its end, and what it holds."""
 
 from __future__ import annotations
 
 import bz2
 import lzma
 import struct
+import zipfile
 import zlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from flour.core.errors import ImportRefused
 from flour.pickles.machine import Machine
+from flour.pickles.skops import Skops
 from flour.pickles.standins import Damaged
 from flour.pickles.world import World
 
 #: How many times as large as the file its contents may be, and at least so many bytes.
 _RATIO, _AT_LEAST = 200, 1 << 28
+#: How many bytes are unpacked at once, at least.
+_PIECE = 1 << 24
 _WRONG = (
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
-    *(MemoryError, RecursionError, struct.error),
+    *(MemoryError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error, OSError, EOFError),
 )
 
 
@@ -29,9 +36,13 @@ def read_pickle(data: bytes, where: str | None = None, met: Callable[[str], obje
     """
     machine = None
     try:
+        if data.startswith(b"PK"):
+            limit = max(_RATIO * len(data), _AT_LEAST)
+            world = World(len(data), met)
+            return world.whole(Skops(data, world, limit).run())
         raw = unpacked(data)
         machine = Machine(raw, World(len(raw), met))
-        return machine.run()
+        return machine.world.whole(machine.run())
     except _WRONG as problem:
         at = f" at byte {machine.at}" if machine else ""
         said = str(problem) if isinstance(problem, Damaged) else type(problem).__name__
@@ -39,8 +50,24 @@ def read_pickle(data: bytes, where: str | None = None, met: Callable[[str], obje
             "this pickle cannot be read",
             where=where,
             found=f"{said}{at}"[:200],
-            hint="it is damaged, or no pickle: write it again with pickle or joblib",
+            hint="it is damaged, or no pickle: write it again with pickle, joblib or skops",
         ) from problem
+
+
+def is_pickle(head: bytes) -> bool:
+    """Return whether a file that begins so is a pickle of protocol 2 or later, or a packed one."""
+    for magic, begin in _PACKED.items():
+        if head.startswith(magic):
+            with suppress(OSError, zlib.error, lzma.LZMAError, EOFError, ImportRefused):
+                head = begin().decompress(head, 2)
+            break
+    return head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5")
+
+
+def parted(path: Path) -> tuple[Path, str]:
+    """The file, and the key of a model in it, of a path such as "models.pkl#model"."""
+    name, _, part = path.name.rpartition("#")
+    return (path, "") if not name or path.exists() else (path.with_name(name), part)
 
 
 def unpacked(data: bytes) -> bytes:
@@ -53,23 +80,34 @@ def unpacked(data: bytes) -> bytes:
 
 
 def _unpacked(data: bytes, begin: Callable[[], Any], limit: int) -> bytes:
-    parts, size, stream = [], 0, begin()
-    while data:
+    parts, size = [], 0
+    for part in _pieces(data, begin, limit):
+        if size <= _AT_LEAST < size + len(part):  # what is too much is found before it is kept
+            deque(_pieces(data, begin, limit), maxlen=0)
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _pieces(data: bytes, begin: Callable[[], Any], limit: int) -> Iterator[bytes]:
+    """The contents in pieces, whose number is bounded: each copies what is left of the file."""
+    most, size, stream, more = max(len(data) // 4, _PIECE), 0, begin(), bool(data)
+    while more:
         try:
-            part = stream.decompress(data, limit + 1 - size)
+            part = stream.decompress(data, most)
         except (OSError, zlib.error, lzma.LZMAError, EOFError) as problem:
             raise Damaged(f"its compression is damaged: {problem}") from problem
-        parts.append(part)
         size += len(part)
         if size > limit:
             raise Damaged(f"its contents are more than {limit:,} bytes")
-        if not stream.eof:
-            data = getattr(stream, "unconsumed_tail", b"")
-            if not data:
-                raise Damaged("the file ends within its compression")
+        yield part
+        if stream.eof:
+            data, stream = stream.unused_data, begin()
+            more = bool(data)
             continue
-        data, stream = stream.unused_data, begin()
-    return b"".join(parts)
+        data = getattr(stream, "unconsumed_tail", b"")
+        if not data and getattr(stream, "needs_input", not part):
+            raise Damaged("the file ends within its compression")
 
 
 def _lz4() -> Any:

@@ -74,7 +74,10 @@ class Machine:
 
     def name(self) -> Any:
         """The object of the name in the next two lines."""
-        return self.world.named(self.line().decode(), self.line().decode())
+        module, name = self.line().decode(), self.line().decode()
+        if name.endswith("\r"):
+            raise Damaged("its line ends were changed, as of a text: copy it as binary")
+        return self.world.named(module, name)
 
     # --- the stack --------------------------------------------------------------------------------
 

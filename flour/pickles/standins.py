@@ -40,8 +40,13 @@ class Global:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{self} is only a name")
 
-    def __repr__(self) -> str:
+    @property
+    def __name__(self) -> str:
+        """The dotted name."""
         return f"{self.module}.{self.name}"
+
+    def __repr__(self) -> str:
+        return self.__name__
 
 
 class StandIn:

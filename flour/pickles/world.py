@@ -8,8 +8,9 @@ data of the standard library and of numpy. Any other name is a `Global`, and an 
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -18,6 +19,10 @@ from flour.pickles.standins import Damaged, Global, StandIn, Unfinished, class_o
 
 _LARGEST_KEY = 1 << 64
 _DEEPEST_KEY = 8
+#: How deep lists, tuples, mappings and sets may hold one another.
+_DEEPEST_NEST = 100
+_Nest = Collection[Any] | arrays.Array
+_NESTS = (list, tuple, dict, set, frozenset)
 
 
 class World:
@@ -28,6 +33,7 @@ class World:
         self._budget, self._met = 8 * size + (1 << 16), met
         self._names: dict[tuple[str, str], Any] = {}
         self._classes: dict[Global, type[StandIn]] = {}
+        self._objects: list[StandIn] = []
 
     def pay(self, items: int) -> None:
         """Account for a copy of so many items."""
@@ -55,8 +61,7 @@ class World:
             if (maker := MAKERS.get(key)) is not None:
                 return maker(self, *arguments)
             if kind.name == "_reconstructor" and kind.module in ("copyreg", "copy_reg"):
-                kind, _, _ = arguments
-                return self.new(kind) if isinstance(kind, Global) else self.call(kind, ())
+                return self._reconstructed(*arguments)
             if arguments and isinstance(arguments[0], Global):
                 if kind.name.startswith("__pyx_unpickle_"):
                     return self._of_cython(*arguments)
@@ -67,12 +72,26 @@ class World:
             return maker(self, *arguments)
         raise Damaged(f"a {type(kind).__name__} is called")
 
+    def _reconstructed(self, kind: object, base: object, state: object) -> Any:
+        """An object of a class that is also a tuple, a list or a mapping, as `base` says."""
+        if not isinstance(kind, Global):
+            return self.call(kind, ())
+        if base in (tuple, list, dict) and type(state) is not base:
+            raise Damaged(f"a {base} is made of a {type(state).__name__}")
+        found = self.new(kind, state if base is tuple else ())
+        if base is list:
+            self.extend(found, _listed(self, state))
+        elif base is dict:
+            found.update(state)
+        return found
+
     def new(self, kind: Global, arguments: Any = (), named: Any = None) -> StandIn:
         """An object of a class, or what a function makes, that is not known here."""
         if kind not in self._classes:
             self._classes[kind] = class_of(kind)
         found = object.__new__(self._classes[kind])
         found.begin(arguments, named or {})
+        self._objects.append(found)
         return found
 
     def _of_cython(self, kind: Global, checksum: object, *state: object) -> StandIn:
@@ -105,6 +124,25 @@ class World:
         if isinstance(value, np.random.RandomState | OrderedDict | defaultdict):
             return value
         raise Damaged(f"a {type(value).__name__} gets a state")
+
+    def whole(self, found: object) -> Any:
+        """The object of a file, once its lists and mappings are neither deep nor huge unfolded.
+
+        One that is in several places counts there each time, as whoever goes through them meets it.
+        """
+        roots = chain([found], *(vars(each).values() for each in self._objects))
+        level = {id(each): (each, 1) for each in roots if _holds(each)}
+        for _ in range(_DEEPEST_NEST):
+            if not level:
+                return found
+            self.pay(sum(_length(nest) * times for nest, times in level.values()))
+            deeper: dict[int, tuple[_Nest, int]] = {}
+            for nest, times in level.values():
+                for part in filter(_holds, _parts(nest)):
+                    _, others = deeper.get(id(part), (part, 0))
+                    deeper[id(part)] = part, others + times
+            level = deeper
+        raise Damaged("lists within lists are nested too deeply")
 
     # --- containers -------------------------------------------------------------------------------
 
@@ -141,6 +179,21 @@ class World:
         if not isinstance(target, set):
             raise Damaged(f"a {type(target).__name__} is added to")
         target.update(self.keys(values))
+
+
+def _holds(value: object) -> TypeGuard[_Nest]:
+    """Return whether a value is a list, a mapping or the like of others."""
+    return value.dtype.hasobject if isinstance(value, np.ndarray) else isinstance(value, _NESTS)
+
+
+def _length(nest: _Nest) -> int:
+    return nest.size if isinstance(nest, np.ndarray) else len(nest)
+
+
+def _parts(nest: _Nest) -> Iterable[Any]:
+    if isinstance(nest, dict):
+        return chain(nest, nest.values())
+    return nest.flat if isinstance(nest, np.ndarray) else iter(nest)
 
 
 _KEYS = (
@@ -192,6 +245,7 @@ def _default(_: World, factory: object = None) -> Any:
     return defaultdict(factory if factory in (list, dict, int, float, set) else None)
 
 
+_OBJECT = Global("builtins", "object")
 #: Types that are called -> what makes such a value of checked arguments.
 _TYPES: dict[type, Callable[..., Any]] = {
     list: _listed,
@@ -204,12 +258,29 @@ _TYPES: dict[type, Callable[..., Any]] = {
     bytearray: lambda world, *given: bytearray(_bytes(world, *given)),
     slice: _integers(slice),
     range: _integers(range),
-    object: lambda _: StandIn(),
+    object: lambda world: world.new(_OBJECT),
     complex: lambda _, real=0.0, imaginary=0.0: complex(float(real), float(imaginary)),
 }
+
+
+def _by_value(_: World, code: StandIn, names: dict[str, object], *__: object) -> Global:
+    """The name of a function that cloudpickle has written out: its code is not read."""
+    texts = [each for each in vars(code)["_arguments"] if isinstance(each, str)]
+    return Global(str(names.get("__name__", "__main__")), texts[1])
+
+
+def _class_by_value(
+    _: World, __: object, name: object, ___: object, how: dict[str, object], *____: object
+) -> Global:
+    return Global(str(how.get("__module__", "__main__")), str(name))
+
+
 #: Functions that are called, by module and name -> what they make.
 MAKERS: dict[tuple[str, str], Callable[..., Any]] = {
     ("_codecs", "encode"): _bytes,
+    ("cloudpickle.cloudpickle", "_builtin_type"): lambda _, name: Global("types", str(name)),
+    ("cloudpickle.cloudpickle", "_make_function"): _by_value,
+    ("cloudpickle.cloudpickle", "_make_skeleton_class"): _class_by_value,
     ("collections", "defaultdict"): _default,
     **arrays.makers(),
 }

@@ -3,7 +3,7 @@
 Its kernels check much of a model's attributes, but not all: a number of heads of zero is a division
 by zero, a negative width a copy far out of bounds. Such a crash cannot be caught as an error, so
 these uses are refused before a session is made. They were found by changing valid nodes at random,
-in processes of their own (docs/19-onnxruntime.md); `flour.sessions.proving` is for others.
+in processes of their own (docs/reference/onnxruntime.md); `flour.sessions.proving` is for others.
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
 """Estimators without an adapter: through skl2onnx, where it converts them and the answers agree.
 
-The importer passes the rows of the sample that reach the step. skl2onnx's model of the step, or
-the one that CatBoost writes of itself, is imported like any ONNX model, and used only if its
-answers for these rows are the step's own.
+The importer passes the rows of the sample that reach the step. skl2onnx's model of the step is
+imported like any ONNX model, and used only if its answers for these rows are the step's own.
 Without a sample there is no fallback: there would be nothing to compare with.
 """
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,11 +35,12 @@ def through_onnx(estimator: Fitted, x: Flow, rows: NDArray[Any]) -> Flow | dict[
         raise UnsupportedSetting("ONNX has no sparse vectors", found=str(x.type))
     reasons = []
     wanted = (x.type.dtype, *FLOATS[::-1]) if x.type.dtype in FLOATS else FLOATS[::-1]
-    for dtype in FLOATS[:1] if _is_catboost(estimator) else wanted:
+    for dtype in wanted:
         try:
             return _agreeing(estimator, x, rows, dtype)
         except ImportRefused as problem:
-            reasons.append(f"{dtype}: {problem.what} ({problem.found})"[:160])
+            found = f" ({problem.found})" if problem.found else ""
+            reasons.append(f"{dtype}: {problem.what}{found}"[:160])
     raise UnsupportedSetting(
         "it does not go through ONNX either", found="; ".join(dict.fromkeys(reasons))
     )
@@ -68,17 +66,8 @@ def _agreeing(estimator: Fitted, x: Flow, rows: NDArray[Any], dtype: str) -> Flo
     return program_outputs["features"] if set(program_outputs) == {"features"} else program_outputs
 
 
-def _is_catboost(estimator: Fitted) -> bool:
-    return type(estimator).__module__.startswith("catboost.")
-
-
 def _converted(estimator: Fitted, width: int, dtype: str) -> bytes:
-    """The ONNX model that skl2onnx, or CatBoost itself, makes of a fitted estimator."""
-    if _is_catboost(estimator):
-        with tempfile.TemporaryDirectory() as folder, _conversion("CatBoost"):
-            path = Path(folder) / "model.onnx"
-            estimator.save_model(str(path), format="onnx")
-            return path.read_bytes()
+    """The ONNX model that skl2onnx makes of a fitted estimator."""
     try:
         from skl2onnx import to_onnx
         from skl2onnx.common import data_types
@@ -87,21 +76,21 @@ def _converted(estimator: Fitted, width: int, dtype: str) -> bytes:
         raise UnsupportedSetting(what) from None
     kind = data_types.DoubleTensorType if dtype == "float64" else data_types.FloatTensorType
     options = {id(estimator): {"zipmap": False}} if _has_probabilities(estimator) else None
-    with _conversion("skl2onnx"):
+    with _conversion():
         model = to_onnx(estimator, initial_types=[(_INPUT, kind([None, width]))], options=options)
     data: bytes = model.SerializeToString()
     return data
 
 
 @contextmanager
-def _conversion(who: str) -> Iterator[None]:
+def _conversion() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     except Exception as problem:
         said = " ".join(f"{type(problem).__name__}: {problem}".split())
-        raise UnsupportedSetting(f"{who} does not convert it", found=said[:120]) from problem
+        raise UnsupportedSetting("skl2onnx does not convert it", found=said[:120]) from problem
 
 
 def _has_probabilities(estimator: Fitted) -> bool:
@@ -150,8 +139,6 @@ def _gate(estimator: Fitted, rows: NDArray[Any], flows: Mapping[str, Flow], dtyp
     """Refuse unless every output answers the rows as the estimator's own method does."""
     if not len(rows):
         raise UnsupportedSetting("the sample has no rows to compare answers on")
-    if _is_catboost(estimator):  # its models take missing values, each in its own way
-        rows = np.concatenate([rows, np.where(np.eye(rows.shape[1]), np.nan, rows[:1])])
     for name, flow in flows.items():
         want = np.asarray(getattr(estimator, METHODS[name])(rows))
         want = want.ravel() if name in ("label", "value") and want.shape[1:] == (1,) else want

@@ -1,81 +1,96 @@
-"""Read a fitted estimator from a pickle or joblib file: the one place where that is done.
-
-Reading a file of the installed version of scikit-learn runs the code it names: callers must only
-pass files that they trust.
-"""
+"""Read a fitted estimator from a file: as data, or, where callers trust it, by unpickling it."""
 
 from __future__ import annotations
 
 import io
-import warnings
-from collections.abc import Callable
 from typing import Any
 
-from flour.core.errors import ImportRefused
+import numpy as np
+
+from flour.core.errors import ImportRefused, OtherVersion, UnknownEstimator
+from flour.core.model_formats import refuse_other
 from flour.language.adapters import adapter_of
 from flour.pickles import read_pickle
+from flour.pickles.standins import Global
 from flour.sklearn import stand_ins as _stand_ins  # noqa: F401  # it registers them
 from flour.sklearn import versions
 
 
-def read_with_version(data: bytes, where: str | None = None) -> tuple[Any, str]:
-    """The object in a pickle or joblib file, and the version of scikit-learn that wrote it.
+def read_as_data(data: bytes, where: str | None = None, part: str = "") -> Any:
+    """The model in a pickle, a file of joblib or one of skops, read without running anything.
 
-    A file of another version than the installed one is read as data: nothing of it is run.
+    `part` is the key, or the number, of one in a mapping, list or tuple.
     """
-    written = versions.version_in(data)
-    if written and written != versions.installed():
-        return read_as_data(data, where), written
-    import joblib
-
-    return read("pickle", data, lambda: joblib.load(io.BytesIO(data)), where)
-
-
-def read(
-    kind: str, data: bytes, load: Callable[[], Any], where: str | None = None
-) -> tuple[Any, str]:
-    """The estimator that `load` makes of a file, and the version of scikit-learn that wrote it.
-
-    The estimator keeps another version than the installed one, for `flour.sklearn.versions`, and
-    that of XGBoost, whose pickles name it.
-    """
-    try:
-        with warnings.catch_warnings(record=True) as said:
-            # scikit-learn's warning of another version is given again, by the import.
-            warnings.simplefilter("always")
-            found = load()
-    except ImportRefused:
-        raise
-    except Exception as problem:
-        version = versions.version_in(data)
-        differs = versions.differs(version)
-        raise ImportRefused(
-            f"this {kind} cannot be read" + (f": {differs}" if differs else ""),
-            where=where,
-            found=f"{type(problem).__name__}: {problem}"[:200],
-            hint=versions.HINT if differs else "read it with the versions that wrote it",
-        ) from problem
-    told = (getattr(each.message, "original_sklearn_version", None) for each in said)
-    version = next(filter(None, told), versions.installed())
-    booster = versions.differs(versions.xgboost_in(data), "xgboost")
-    if hasattr(found, "__dict__"):
-        vars(found).update({versions.KEY: version} if versions.differs(version) else {})
-        vars(found).update({versions.BOOSTER: booster} if booster else {})
-    return found, version
-
-
-def read_as_data(data: bytes, where: str | None = None) -> Any:
-    """The object in a pickle or a file of joblib, read without running anything."""
+    refuse_other(data, where)
 
     def met(module: str) -> None:
         if module.partition(".")[0] in _KINDS:
             adapter_of(_KINDS[module.partition(".")[0]])
 
-    return read_pickle(data, where, met)
+    return model_of(read_pickle(data, where, met), where, part)
 
 
+def model_of(found: object, where: str | None, part: str) -> Any:
+    """The model among what a file holds; any other object than a collection is one."""
+    parts = _parts(found)
+    if part and part in parts:
+        return model_of(parts[part], where, "")
+    if not part and not isinstance(found, _NO_MODELS):
+        return found
+    raise UnknownEstimator(
+        f"this file holds no {part!r}" if part else "this file holds no model itself",
+        where=where,
+        found=", ".join(f"{name!r}: {_kind(each)}" for name, each in parts.items())[:200]
+        or _kind(found),
+        hint="name the model in it: 'FILE#KEY', or write it alone: joblib.dump(estimator, path)"
+        if parts
+        else "write the fitted estimator itself: joblib.dump(estimator, path)",
+    )
+
+
+def _parts(found: object) -> dict[str, Any]:
+    """The values in a mapping, list or tuple, by key or number."""
+    if isinstance(found, dict):
+        return {str(key): value for key, value in found.items()}
+    if isinstance(found, list | tuple):
+        return {str(number): value for number, value in enumerate(found)}
+    return {}
+
+
+def _kind(value: object) -> str:
+    return repr(value) if isinstance(value, Global) else type(value).__name__
+
+
+_NO_MODELS = (
+    *(type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set),
+    *(frozenset, slice, range, type, np.generic, np.ndarray, np.ufunc, np.dtype, Global),
+)
 #: Packages -> a class whose adapter's module knows the stand-ins of the package.
 _KINDS = {
     "lightgbm": "lightgbm.sklearn.LGBMRegressor",
     "xgboost": "xgboost.sklearn.XGBRegressor",
+    "catboost": "catboost.core.CatBoost",
 }
+
+
+def unpickled(data: bytes, where: str | None = None, part: str = "") -> Any:
+    """The model in a pickle of the installed version; this runs the code that the file names."""
+    if differs := versions.differs(versions.version_in(data)):
+        raise OtherVersion(
+            "a model of another version cannot be asked here: it can only be read as data",
+            where=where,
+            found=differs,
+            hint="verify it where the version that trained it is installed",
+        )
+    import joblib
+
+    try:
+        found = joblib.load(io.BytesIO(data))
+    except Exception as problem:
+        raise ImportRefused(
+            "this pickle cannot be unpickled",
+            where=where,
+            found=f"{type(problem).__name__}: {problem}"[:200],
+            hint="unpickle it with the versions that wrote it",
+        ) from problem
+    return model_of(found, where, part)

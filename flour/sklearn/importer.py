@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,18 +19,22 @@ from flour.core.errors import (
     NotRectangular,
     OtherVersion,
     OtherVersionWarning,
+    TypeMismatch,
     UnfittedEstimator,
     UnknownEstimator,
     UnsupportedSetting,
 )
+from flour.core.model_formats import importing
 from flour.core.modules import paused_collector
 from flour.core.node import Node
+from flour.core.pages import page
 from flour.core.source import Source
 from flour.core.sparse import densify
 from flour.core.types import Record, Type
 from flour.language.adapters import (
     INSTEAD,
     NOT_NATIVE,
+    SAMPLE,
     Adapter,
     Fitted,
     Importer,
@@ -53,15 +59,15 @@ def from_sklearn(
     covers: bool = False,
     log_probabilities: bool = False,
 ) -> Flow:
-    """The program a fitted scikit-learn estimator or pipeline computes.
+    """The program a fitted scikit-learn estimator or pipeline, or one in a file, computes.
 
     Outputs: classifiers `label`, `probabilities`, `scores` (where the estimator has predict_proba
     and decision_function), regressors `value`, clusterers `label` and `distances`, transformers
     `features`. `sample` (a few rows) settles the input's dtypes, columns and sparsity; without it
     they come from what the estimator remembers of its training data. A step without an adapter
     goes through skl2onnx if the result answers the sample as the step does
-    (docs/19-onnxruntime.md). With `on`, the estimator reads a flow: what a program has computed so
-    far, in place of an input "X".
+    (docs/reference/onnxruntime.md). With `on`, the estimator reads a flow: what a program has
+    computed so far, in place of an input "X".
     With `allow_python`, functions of your own (an analyzer, that of a FunctionTransformer) are
     called while predicting, as Python stages; without, they are refused.
     Rows with NaN or infinity are refused where the estimator's steps refuse them; with
@@ -71,20 +77,49 @@ def from_sklearn(
     With `log_probabilities`, a classifier with predict_log_proba has that output as well.
     """
     checks = refuses(on_missing)
+    if isinstance(estimator, str | Path):
+        from flour.pickles import parted  # an estimator in memory needs no reader
+        from flour.sklearn.file import read_as_data
+
+        path, part = parted(Path(estimator))
+        estimator = read_as_data(path.read_bytes(), str(path), part)
+    if form := BOOSTERS.get(public_name(type(estimator))):
+        program: Flow = getattr(importing(form), f"from_{form}")(estimator, covers=covers)
+        return program if on is None else program.on(on)
     _refuse_others(estimator)
     caveat = warn(estimator, _MEANS[isinstance(estimator, StandIn)])
-    kind = _input_type(estimator, sample) if on is None else on.type
+    with _shallow():
+        kind = _input_type(estimator, sample) if on is None else on.type
 
     importer = EstimatorImporter(sample, allow_python=allow_python)
     importer.covers, importer.caveat = covers, caveat
-    importer.fitted = versions.numbers(caveat)
-    with paused_collector():
-        made = _program(estimator, kind, importer, log_probabilities=log_probabilities)
+    foreign = bool(caveat) or isinstance(estimator, StandIn)
+    importer.fitted = versions.numbers(writer_of(estimator) if foreign else "")
+    with paused_collector(), _shallow():
+        try:
+            made = _program(estimator, kind, importer, log_probabilities=log_probabilities)
+        except TypeMismatch as problem:
+            if sample is None and on is None:  # the types were guessed
+                problem.hint = SAMPLE
+            raise
         made = with_checks(made, importer.asked) if checks else without_checks(made)
         made = without_unread(made)
     if on is None and isinstance(kind, Record) and kind.unread:
         refuse_unreadable(sample, made.inputs().get("X"))
     return made if on is None else made.on(on)
+
+
+#: Boosters without a wrapper of scikit-learn's kind -> the format of their models.
+BOOSTERS = {"lightgbm.basic.Booster": "lightgbm", "xgboost.core.Booster": "xgboost"}
+
+
+@contextmanager
+def _shallow() -> Iterator[None]:
+    """Refuse estimators within one another, which a file can have by the thousand."""
+    try:
+        yield
+    except RecursionError:
+        raise UnsupportedSetting("the estimators are nested too deeply") from None
 
 
 def _program(estimator: object, kind: Type, importer: Importer, *, log_probabilities: bool) -> Flow:
@@ -104,15 +139,20 @@ def _program(estimator: object, kind: Type, importer: Importer, *, log_probabili
 
 def _refuse_others(estimator: object) -> None:
     """Raise UnknownEstimator for what is no estimator at all."""
-    if hasattr(estimator, "fit"):
+    known = hasattr(estimator, "fit") or adapter_of(public_name(type(estimator)))
+    if known or own_adapter(estimator) is not None:
         return
-    if adapter_of(public_name(type(estimator))) is None:
-        raise UnknownEstimator(
-            "this is no estimator of scikit-learn's kind: it has no fit",
-            where="from_sklearn",
-            found=f"{type(estimator).__name__} {str(estimator)[:40]!r}",
-            hint="pass the fitted estimator itself; one in a file: joblib.load(path)",
-        )
+    if isinstance(estimator, StandIn):
+        what = f"{public_name(type(estimator))} cannot be imported: the file has only its name"
+        caveat, where = version_caveat(estimator), _itself(estimator)
+        hint = _unpickling(caveat)
+        raise UnknownEstimator(what, where=where, found=caveat or None, hint=hint)
+    raise UnknownEstimator(
+        "this is no estimator of scikit-learn's kind: it has no fit",
+        where="from_sklearn",
+        found=f"{type(estimator).__name__} {str(estimator)[:40]!r}",
+        hint="pass the fitted estimator itself, or the path of its file",
+    )
 
 
 def _input_type(estimator: object, sample: object) -> Type:
@@ -155,34 +195,48 @@ def refuse_stand_in(model: object) -> None:
     """Refuse to ask a model that was read as data."""
     if isinstance(model, StandIn):
         raise OtherVersion(
-            "a model of another version cannot be asked here: it was read as data",
+            "a model that was read as data cannot be asked itself",
             where=type(model).__name__,
             found=version_caveat(model) or None,
-            hint="verify it where the version that trained it is installed",
+            hint="verify it by the estimator: joblib.load(path), if you trust the file's author",
         )
 
 
 def version_caveat(root: object) -> str:
-    """Which version made an estimator, if it is known not to be the installed one; else nothing.
+    """The version that made an estimator, if it is known not to be the installed one; else "".
 
     Files say so. scikit-learn forgets it of those that a caller unpickles: they show it where
     their parameters are not those of the installed class.
     """
+    for value in _values(root):
+        if writer := vars(value).get(versions.KEY):
+            return versions.differs(writer)
+        if said := _strange_parameters(value):
+            return said
+    return ""
+
+
+def writer_of(root: object) -> str:
+    """The version that wrote an estimator, where it says so."""
+    return str(next(filter(None, (vars(each).get(versions.KEY) for each in _values(root))), ""))
+
+
+def _values(root: object) -> Iterator[Any]:
+    """An estimator and, up to a number, the objects of scikit-learn within it."""
     rest, looked_at = [root], 0
     while rest and looked_at < _MOST_VALUES:
         value: Any = rest.pop()
         kind: Any = type(value)
         looked_at += 1
-        if isinstance(value, list | tuple):
-            rest += value[:_MOST_VALUES]
+        if issubclass(kind, list | tuple):
+            some = [each for each in value[:_MOST_VALUES] if _may_hold(_kind_of(each))]
+            # Members of an ensemble are of one version: one of each class is enough.
+            alike = {type(each): each for each in some if not isinstance(each, list | tuple)}
+            rest += [each for each in some if isinstance(each, list | tuple)]
+            rest += alike.values()
         elif _has_attributes(kind) or (value is root and hasattr(value, "__dict__")):
-            writer = vars(value).get(versions.KEY)
-            said = (writer and versions.differs(writer)) or _strange_parameters(value)
-            said = said or vars(value).get(versions.BOOSTER, "")
-            if said:
-                return str(said)
-            rest += vars(value).values()
-    return ""
+            yield value
+            rest += [each for each in vars(value).values() if _may_hold(_kind_of(each))]
 
 
 @lru_cache(1024)
@@ -196,9 +250,19 @@ def _has_attributes(kind: type) -> bool:
     )
 
 
+#: The class of a value, which mypy takes for one without a hash.
+_kind_of: Callable[[object], Any] = type
+
+
+@lru_cache(1024)
+def _may_hold(kind: Any) -> bool:
+    return issubclass(kind, list | tuple) or _has_attributes(kind)
+
+
 def _strange_parameters(estimator: object) -> str:
     kind: Any = type(estimator)
-    if not kind.__module__.startswith("sklearn.") or not hasattr(kind, "__sklearn_tags__"):
+    theirs = kind.__module__.startswith("sklearn.") and hasattr(kind, "get_params")
+    if not theirs or not hasattr(kind, "_get_param_names"):  # kernels have the former only
         return ""  # it is no estimator of theirs
     own, names = _parameters(kind), vars(estimator).keys()
     strange = (own - names) or (names & _GONE) - own
@@ -224,6 +288,11 @@ _MEANS = (
 )
 #: How many values inside an estimator are looked at for its version.
 _MOST_VALUES = 512
+#: The way to steps that stay Python, of which a file that is read as data has only the names.
+UNPICKLE = (
+    "if you trust the file's author, unpickle it: pretzel.compile(path, sample, "
+    "trust_pickle=True, allow_python=True)"
+)
 _ALLOW = "from_sklearn(..., allow_python=True) calls it while predicting, as a Python stage"
 
 
@@ -287,9 +356,12 @@ class EstimatorImporter(Importer):
     ) -> Flow | dict[str, Flow]:
         """A step without an adapter by way of skl2onnx, if its answers agree on the sample."""
         hopeless = self._sample is None or not hasattr(estimator, "fit")
-        hopeless = hopeless or bool(self.caveat)  # the installed library is no witness then
+        # The installed library is no witness of another version, and is not asked of data.
+        hopeless = hopeless or bool(self.caveat) or isinstance(estimator, StandIn)
         if hopeless or getattr(problem, "tried", False):
             raise problem
+        if isinstance(x.type, Record) and "string" in map(str, dict(x.type.fields).values()):
+            raise problem  # ONNX has no such rows, and to say so would blame the rows
         from flour.sklearn.fallback import through_onnx
 
         try:
@@ -347,13 +419,15 @@ class EstimatorImporter(Importer):
                 hint=f"make one and fit it: {estimator.__name__}().fit(X, y)",
             )
         name = public_name(type(estimator))
-        if (adapter := adapter_of(name)) is not None:
+        if (adapter := adapter_of(name) or own_adapter(estimator)) is not None:
             return adapter
         reason = NOT_NATIVE.get(name)
         raise UnknownEstimator(
             f"{name} cannot be imported" + (f" ({reason})" if reason else ""),
             where=self.where() or _itself(estimator),
-            hint=f"docs/coverage.md lists what can; {_instead(estimator, known=bool(reason))}",
+            found=(self.caveat + "; 0.22 and later are read" * (self.fitted < (0, 22))) or None,
+            hint=f"{_instead(estimator, self.caveat, known=bool(reason))}; "
+            f"{page('reference/coverage')} lists what can",
         )
 
     def _unreadable(self, estimator: Fitted, problem: Exception) -> FlourError:
@@ -363,7 +437,9 @@ class EstimatorImporter(Importer):
             where=self.where() or _itself(estimator),
             found=f"{type(problem).__name__}: {problem}"[:120]
             + (self.caveat and f"; {self.caveat}"),
-            hint=f"see that its own methods answer; {INSTEAD}",
+            hint=SAMPLE
+            if self._sample is None and "could not convert string" in str(problem)
+            else f"if its own methods answer, report this bug of the import; {INSTEAD}",
         )
 
     # --- what a caller allows, and the sample ----------------------------------------------------
@@ -371,12 +447,12 @@ class EstimatorImporter(Importer):
     def python(self, call: Any, what: str, otherwise: str = "") -> Function:
         """A function of the user's own, if allowed; `otherwise` is another way for the hint."""
         another = f"; {otherwise}" if otherwise else ""
-        if isinstance(call, Global):
+        if isinstance(call, Global | StandIn):
             raise UnsupportedSetting(
                 f"{what}: the file was read as data, and has only its name",
                 where=self.where() or None,
                 found=repr(call),
-                hint="import the estimator itself, where the function is installed",
+                hint=_unpickling(self.caveat),
             )
         self.need(self._allow_python, what, _ALLOW + another)
         return function(call)
@@ -394,10 +470,18 @@ def lacking(estimator: Fitted, problem: Exception, where: str = "", caveat: str 
     """The error for an attribute that an estimator has not: not fitted, or by another version."""
     name, found = type(estimator).__name__, str(problem)[:120]
     where = where or _itself(estimator)
-    names = {*getattr(estimator, "__dict__", ()), *vars(getattr(problem, "obj", None) or problem)}
-    if not caveat and not any(each[-1] == "_" != each[0] for each in names):
+    parts = (*_values(estimator), getattr(problem, "obj", None) or problem)
+    fitted = any(each[-1] == "_" != each[0] for part in parts for each in vars(part))
+    if not fitted and (not caveat or isinstance(estimator, StandIn)):
         hint = "call fit() before importing it"
         return UnfittedEstimator(f"{name} is not fitted", where=where, found=found, hint=hint)
+    if not caveat and isinstance(estimator, StandIn) and writer_of(estimator):
+        return UnsupportedSetting(
+            f"{name} asks for what a file that is read as data does not have",
+            where=where,
+            found=found,
+            hint=UNPICKLE,
+        )
     return OtherVersion(
         f"{name} lacks what the installed version of its library would have fitted",
         where=where,
@@ -406,11 +490,44 @@ def lacking(estimator: Fitted, problem: Exception, where: str = "", caveat: str 
     )
 
 
-def _instead(estimator: Fitted, *, known: bool) -> str:
+def _unpickling(caveat: str) -> str:
+    """Return a way out for a step of which a file that is read as data has only the name."""
+    return versions.HINT if caveat else UNPICKLE
+
+
+def _instead(estimator: Fitted, caveat: str, *, known: bool) -> str:
     """Return a way out for a step without an adapter; `known`: it will never have one."""
+    if isinstance(estimator, StandIn):
+        return _unpickling(caveat)
     if hasattr(estimator, "transform"):
         return f"with a sample, {_ALLOW}"
     return INSTEAD if known else f"with a sample, it is tried by way of ONNX; {INSTEAD}"
+
+
+def own_adapter(estimator: Fitted) -> Adapter | None:
+    """The adapter of a class that has one of its own: the method `__pretzel__(self, flow)`."""
+    kind: Any = type(estimator)
+    method = getattr(kind, "__pretzel__", None)
+    if method is None:
+        return None
+    name, returns = f"{kind.__name__}.__pretzel__", "it returns a flow, or a dict of named flows"
+
+    def adapter(fitted: Fitted, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
+        try:
+            made: Flow | dict[str, Flow] = method(fitted, x)
+        except FlourError:
+            raise
+        except Exception as problem:
+            said = f"{type(problem).__name__}: {problem}"[:120]
+            raise UnsupportedSetting(f"{name} failed", found=said, hint=returns) from problem
+        flows: list[Any] = list(made.values()) if isinstance(made, dict) else [made]
+        fine = flows and all(isinstance(each, Flow) for each in flows)
+        to.need(fine, f"{name} answered with {type(made).__name__}", returns)
+        strange = {label for each in flows for label in each.inputs()} - set(x.inputs())
+        to.need(not strange, f"{name} reads inputs of its own: {sorted(strange)}", "use the flow")
+        return made
+
+    return adapter
 
 
 def _itself(estimator: Fitted) -> str:

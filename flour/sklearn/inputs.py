@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,14 @@ from numpy.typing import NDArray
 from flour.core.errors import ParameterError, UnfittedEstimator
 from flour.core.types import FLOATS, Pairs, Record, Scalar, Text, Tokens, Type, Vector, dtype_name
 from flour.data.frames import as_column, frame_columns, is_sparse
-from flour.language.adapters import COLUMN_TYPES, Fitted, adapter_of, public_name
+from flour.language.adapters import (
+    COLUMN_TYPES,
+    INPUT_TYPES,
+    SAMPLE,
+    Fitted,
+    adapter_of,
+    public_name,
+)
 
 #: Whole numbers beyond it are rounded by float64.
 _EXACT = 1 << 53
@@ -19,8 +27,12 @@ _EXACT = 1 << 53
 
 def input_type(estimator: Fitted, sample: object = None) -> Type:
     """The type of X: from the sample's own columns, or from what the estimator remembers."""
-    if sample is not None:
-        return _from_sample(estimator, sample)
+    if (reader := INPUT_TYPES.get(type(estimator).__module__)) is not None:
+        return reader(estimator)
+    return _remembered(estimator) if sample is None else _from_sample(estimator, sample)
+
+
+def _remembered(estimator: Fitted) -> Type:
     if takes_text(estimator):
         return documents(estimator)
     kind = rows_of_names(estimator)
@@ -30,23 +42,45 @@ def input_type(estimator: Fitted, sample: object = None) -> Type:
         if type(estimator).__name__ == "IsotonicRegression":
             return Scalar(dtype_name(estimator.X_thresholds_.dtype))
         return Scalar(_stored(np.asarray(estimator.classes_)))
-    names = getattr(estimator, "feature_names_in_", None)
+    names = _fitted_names(estimator)
     width = len(names) if names is not None else _own_width(estimator)
     if width is None:
         width = next((w for w in map(_own_width, _leaves(estimator)) if w is not None), None)
-    if width is None:
+    if not width:
         raise UnfittedEstimator(
             f"{type(estimator).__name__} does not say how many columns it was fitted on",
             where=f"the estimator itself ({type(estimator).__name__})",
-            hint="pass sample= with a few rows of its input, or fit it first",
+            hint=f"{SAMPLE}; or fit it first",
         )
     kinds = column_types(estimator, int(width))
-    return _record_or_vector(names, kinds)
+    return _record_or_vector(names, kinds, renamed=_renamed(estimator))
+
+
+def _renamed(estimator: Fitted) -> bool:
+    """True if LightGBM, which checks no names, may have written blanks as underscores."""
+    names = getattr(estimator, "feature_names_in_", ())
+    if not any("_" in str(name) for name in names):
+        return False
+    if type(estimator).__module__.startswith("lightgbm."):
+        return True
+    return any(
+        list(getattr(child, "feature_names_in_", ())) == list(names) and _renamed(child)
+        for child in _entry_points(estimator)
+    )
+
+
+def _fitted_names(estimator: Fitted) -> Any:
+    """The names of the columns that an estimator was fitted on, if they had any."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None and type(estimator).__module__ == "catboost.core":
+        names = getattr(estimator, "feature_names_", None)  # numbers where there are no names
+        names = None if names == [str(j) for j in range(len(names or ()))] else names
+    return names
 
 
 def takes_text(estimator: Fitted) -> bool:
     """True if the first step that reads the data is a text vectoriser."""
-    if type(estimator).__name__ in _TEXT:
+    if type(estimator).__name__ in _TEXT or public_name(type(estimator)) in _EMBEDDINGS:
         return True
     return any(takes_text(child) for child in _entry_points(estimator))
 
@@ -82,6 +116,11 @@ def rows_of_names(estimator: Fitted) -> Type | None:
 
 
 _TEXT = {"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"}
+_EMBEDDINGS = {
+    "embetter.text.TextEncoder",
+    "model2vec.inference.model.StaticModelPipeline",
+    "model2vec.model.StaticModel",
+}
 #: Estimators that are fitted on one value per row.
 _ONE_VALUE = {"IsotonicRegression", "LabelEncoder", "LabelBinarizer"}
 
@@ -121,7 +160,7 @@ def _note_child(child: Fitted, columns: list[int], kinds: list[Type | None], *, 
         _note(child, columns, kinds)
 
 
-def _agreed(other: Type | None, kind: Type) -> Type:
+def _agreed(other: Type | None, kind: Type | None) -> Type | None:
     """A column's type, given the one from another step that may read it as well.
 
     Beside an encoder a vectoriser reads strings: they may be missing, and are not decoded.
@@ -132,7 +171,7 @@ def _agreed(other: Type | None, kind: Type) -> Type:
     return Text() if all(documents) else Scalar("string")
 
 
-def _categories(estimator: Fitted) -> list[Type] | None:
+def _categories(estimator: Fitted) -> Sequence[Type | None] | None:
     """The column types of an encoder or imputer, from what it learnt."""
     if hasattr(estimator, "categories_") and type(estimator).__name__ != "CategoricalNB":
         return [Scalar(_stored(np.asarray(values))) for values in estimator.categories_]
@@ -142,17 +181,19 @@ def _categories(estimator: Fitted) -> list[Type] | None:
     statistics = getattr(estimator, "statistics_", None)
     if statistics is not None:
         return [Scalar("string" if isinstance(v, str) else "float64") for v in statistics]
-    func = getattr(estimator, "func", None)
+    applies = type(estimator).__name__ == "FunctionTransformer"  # others, to their target
+    func = estimator.func if applies else None
     if isinstance(func, np.ufunc) or func is np.clip:
         return [Scalar("float64", 1)] * (_own_width(estimator) or 0)
     return None
 
 
-def _of_frame(estimator: Fitted) -> list[Type] | None:
+def _of_frame(estimator: Fitted) -> Sequence[Type | None] | None:
     """The column types of an estimator that says what frame it was trained on."""
     adapter_of(public_name(type(estimator)))
     reader = COLUMN_TYPES.get(type(estimator).__module__)
-    if reader is None or not estimator.__sklearn_is_fitted__():  # an ensemble's prototype
+    fitted = getattr(estimator, "__sklearn_is_fitted__", None)
+    if reader is None or (fitted is not None and not fitted()):  # an ensemble's prototype
         return None
     return reader(estimator)
 
@@ -174,7 +215,7 @@ def _entry_points(estimator: Fitted) -> Iterator[Any]:
         first = (
             s for s in steps if not hasattr(s, "fit_resample") and getattr(s, "func", s) is not None
         )
-        yield from list(first)[:1]
+        yield from _readers([*first])
     for _, child in getattr(estimator, "transformer_list", ()):
         if not isinstance(child, str):
             yield child
@@ -188,9 +229,22 @@ def _entry_points(estimator: Fitted) -> Iterator[Any]:
         child = getattr(estimator, attribute, None)
         if child is not None and not isinstance(child, str):
             yield child
+    for each in getattr(estimator, "calibrated_classifiers_", ())[:1]:
+        yield getattr(each, "estimator", None) or each.base_estimator  # to 1.1
     children = getattr(estimator, "estimators_", None)
     if isinstance(children, list):
         yield from (child for child in children if hasattr(child, "get_params"))
+
+
+def _readers(steps: list[Any]) -> Iterator[Any]:
+    """The first step, and those behind that read all of its columns by their names."""
+    yield from steps[:1]
+    for before, step in pairwise(steps):
+        names = getattr(step, "feature_names_in_", ())
+        frame = type(before).__module__.startswith("feature_engine.")
+        if not frame or [*names] != [*getattr(before, "feature_names_in_", ())]:
+            return
+        yield step
 
 
 def _leaves(estimator: Fitted) -> Iterable[Any]:
@@ -201,7 +255,7 @@ def _leaves(estimator: Fitted) -> Iterable[Any]:
 
 def _own_width(estimator: Fitted) -> int | None:
     """The number of columns an estimator was fitted on, from its fitted arrays."""
-    if hasattr(estimator, "n_features_in_"):
+    if getattr(estimator, "n_features_in_", None) is not None:
         return int(estimator.n_features_in_)
     if type(estimator).__name__ == "IsotonicRegression":
         return 1
@@ -241,15 +295,17 @@ def _shown(column: object) -> Any:
 
 def _from_frame(estimator: Fitted, columns: dict[str, Any]) -> Type:
     """The sample's column types, in the order in which the estimator was fitted."""
-    fitted = getattr(estimator, "feature_names_in_", None)
+    fitted = _fitted_names(estimator)
     names = list(columns) if fitted is None else [str(name) for name in fitted]
+    if len(names) == len(columns) and not {*names} <= {*columns} and _renamed(estimator):
+        names = list(columns)
     guesses = column_types(estimator, len(names))
     fields, unread = [], []
     for name, guess in zip(names, guesses, strict=True):
         kind = guess
         if name not in columns or not _has_place(columns[name]):
             unread.append(name)  # unless something reads it: see `refuse_unreadable`
-        elif not isinstance(guess, Text):
+        elif isinstance(guess, Scalar):
             kind = _kind(columns[name])
         if isinstance(guess, Scalar) and isinstance(kind, Scalar):
             kind = Scalar(kind.dtype, guess.given)
@@ -292,11 +348,11 @@ def _number(dtype: object) -> str:
     return name if name in FLOATS or name in ("int64", "bool", "string") else "float64"
 
 
-def _record_or_vector(names: Any, kinds: list[Type]) -> Type:
+def _record_or_vector(names: Any, kinds: list[Type], *, renamed: bool = False) -> Type:
     """A vector where all columns are nameless numbers, else a record."""
     if names is None and all(kind == Scalar("float64") for kind in kinds):
         return Vector(len(kinds), given=max(getattr(kind, "given", 0) for kind in kinds))
     if names is None:
         fields = tuple((f"x{j}", kind) for j, kind in enumerate(kinds))
         return Record(fields, positional=True)
-    return Record(tuple((str(n), kind) for n, kind in zip(names, kinds, strict=True)))
+    return Record(tuple((str(n), kind) for n, kind in zip(names, kinds, strict=True)), renamed)

@@ -13,8 +13,8 @@ import numpy as np
 
 from flour.core.errors import UnsupportedSetting
 from flour.core.model_formats import FORMATS, importing
-from flour.language.adapters import Fitted
-from flour.sklearn.importer import refuse_stand_in
+from flour.language.adapters import Fitted, public_name
+from flour.sklearn.importer import BOOSTERS, refuse_stand_in
 
 #: The method of an estimator behind each output.
 _METHODS = {
@@ -52,8 +52,10 @@ def as_frame(data: Any) -> Any:
 
 
 def estimator_answers(model: Fitted) -> Answers:
-    """The answers of a fitted estimator."""
+    """The answers of a fitted estimator, or of a booster without a wrapper."""
     refuse_stand_in(model)
+    if form := BOOSTERS.get(public_name(type(model))):
+        return _OWN[form](raw_booster(model))
     named = hasattr(model, "feature_names_in_")
 
     def answer(rows: object) -> dict[str, Any]:
@@ -68,6 +70,12 @@ def estimator_answers(model: Fitted) -> Answers:
         return outputs
 
     return answer
+
+
+def raw_booster(model: Fitted) -> bytes:
+    """A booster as its library writes it to a file."""
+    lightgbm = hasattr(model, "model_to_string")
+    return model.model_to_string().encode() if lightgbm else bytes(model.save_raw("ubj"))
 
 
 def lightgbm_answers(raw: bytes) -> Answers:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.language.adapters import Fitted
+
 Mask = NDArray[np.bool_]
 Fit = Mapping[str, Any]
 
@@ -69,11 +71,12 @@ def _varying(fit: Fit) -> Mask:
 
 
 def _important(fit: Fit) -> Mask:
-    """By coefficients: a file has no importances of trees."""
+    """By coefficients, or by the importances of trees."""
     inner = fit.get("estimator_", fit["estimator"])
-    if not isinstance(fit.get("importance_getter", "auto"), str) or "coef_" not in vars(inner):
+    getter = fit.get("importance_getter", "auto")
+    if getter not in ("auto", "coef_", "feature_importances_"):
         raise AttributeError("the importances of this estimator are not in its file")
-    weights = np.abs(inner.coef_)
+    weights = np.abs(inner.coef_ if "coef_" in vars(inner) else _importances(inner))
     if weights.ndim > 1:
         weights = np.linalg.norm(weights, axis=0, ord=fit["norm_order"])
     kept: Mask = weights >= _limit(inner, weights, fit["threshold"])
@@ -82,6 +85,35 @@ def _important(fit: Fit) -> Mask:
         best = np.argsort(-weights, kind="mergesort")[:most]
         kept &= np.isin(np.arange(len(weights)), best)
     return kept
+
+
+def _importances(inner: Fitted) -> NDArray[np.float64]:
+    """The importances of trees, as scikit-learn sums them up."""
+    own = vars(inner)
+    if "estimator_weights_" in own:
+        weighted = zip(own["estimator_weights_"], own["estimators_"], strict=False)
+        total: Any = sum(weight * _importances(each) for weight, each in weighted)
+        return np.asarray(total / own["estimator_weights_"].sum())
+    if "tree_" in own:
+        return _gains(own["tree_"], inner.n_features_in_, share=True)
+    trees = [each.tree_ for each in np.ravel(own.get("estimators_", ())) if "tree_" in vars(each)]
+    if not trees:
+        return np.asarray(inner.feature_importances_)  # of a stand-in that knows them, or an error
+    share, grown = "init_" not in own, [tree for tree in trees if tree.node_count > 1]
+    each = [_gains(tree, inner.n_features_in_, share=share) for tree in grown]
+    mean = np.mean(each, axis=0) if each else np.zeros(inner.n_features_in_)
+    return mean / mean.sum() if each else mean
+
+
+def _gains(tree: Fitted, width: int, *, share: bool) -> NDArray[np.float64]:
+    """How much impurity the splits on each column take away, as shares of their sum or not."""
+    weighted = tree.weighted_n_node_samples * tree.impurity
+    inner = np.flatnonzero(tree.children_left >= 0)
+    left, right = tree.children_left[inner], tree.children_right[inner]
+    taken = weighted[inner] - weighted[left] - weighted[right]
+    sums: Any = np.bincount(tree.feature[inner], taken, width)
+    gains: NDArray[np.float64] = sums / tree.weighted_n_node_samples[0]
+    return gains / gains.sum() if share and gains.sum() > 0 else gains
 
 
 def _limit(inner: object, weights: NDArray[Any], threshold: float | str | None) -> float:

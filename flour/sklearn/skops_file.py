@@ -1,22 +1,16 @@
-"""Estimators in files of skops, which name types but hold no code: MLflow writes them by default.
-
-skops makes objects only of the types that it knows to be harmless, which are those of numpy, scipy
-and scikit-learn, and of those that are named here. A file with any other type is refused.
-"""
+"""Estimators in files of skops, which MLflow writes by default: read as data, as pickles are."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from flour.core.errors import ImportRefused
 from flour.language.flow import Flow
-from flour.sklearn.file import read
-from flour.sklearn.importer import from_sklearn
+from flour.sklearn.file import read_as_data
+from flour.sklearn.importer import UNPICKLE, from_sklearn
 from flour.sklearn.originals import Answers, estimator_answers
 
-#: Types of libraries whose models `from_sklearn` knows; making one reads a model's text or buffer.
-#: Of numpy's dtypes, skops reads an empty array that it does not unpickle.
+#: Types, beside those of numpy, scipy and scikit-learn, that skops may make to verify a model.
 _KNOWN = [
     "collections.OrderedDict",
     "numpy.dtype",
@@ -25,37 +19,33 @@ _KNOWN = [
     "xgboost.core.Booster",
     *(f"xgboost.sklearn.XGB{kind}" for kind in ("Classifier", "Ranker", "Regressor")),
 ]
+_LOAD = "if you trust its author: from_sklearn(skops.io.load(path, trusted=[...]), sample)"
 
 
-def from_skops(model: bytes | str | Path, *, covers: bool = False) -> Flow:
-    """The program of the estimator in a file of skops, by its path or its bytes."""
+def from_skops(model: bytes | str | Path, sample: object = None, *, covers: bool = False) -> Flow:
+    """The program of the estimator in a file of skops, by its path or bytes; see from_sklearn."""
     raw = model if isinstance(model, bytes) else Path(model).read_bytes()
-    return from_sklearn(read_skops(raw), covers=covers)
+    try:
+        return from_sklearn(read_as_data(raw), sample, covers=covers)
+    except ImportRefused as problem:  # such a file is never unpickled
+        problem.hint = problem.hint and problem.hint.replace(UNPICKLE, _LOAD)
+        raise
 
 
 def original(raw: bytes) -> Answers:
-    """The answers of the estimator in the file."""
-    return estimator_answers(read_skops(raw))
-
-
-def read_skops(raw: bytes) -> Any:
-    """The estimator in a file of skops; a failure is an error in four parts."""
+    """The answers of the estimator in the file, which skops makes."""
     try:
         from skops import io
     except ModuleNotFoundError as problem:
         raise ImportRefused(
-            "files of skops are read by skops",
+            "skops, which makes the original that answers are compared with, is not installed",
             found=f"no {problem.name}",
-            hint="pip install skops, or save the model with serialization_format='cloudpickle'",
+            hint="pip install skops, or import the model without verifying it",
         ) from None
-
-    def load() -> Any:
-        if strange := sorted(set(io.get_untrusted_types(data=raw)) - set(_KNOWN)):
-            raise ImportRefused(
-                "this file of skops has types that are not known to be harmless",
-                found=", ".join(strange)[:200],
-                hint="if you trust its author: skops.io.load(file, trusted=[...]), from_sklearn",
-            )
-        return io.loads(raw, trusted=_KNOWN)
-
-    return read("file of skops", raw, load)[0]
+    if strange := sorted(set(io.get_untrusted_types(data=raw)) - set(_KNOWN)):
+        raise ImportRefused(
+            "this file of skops has types that are not known to be harmless",
+            found=", ".join(strange)[:200],
+            hint="if you trust its author: skops.io.load(file, trusted=[...]), from_sklearn",
+        )
+    return estimator_answers(io.loads(raw, trusted=_KNOWN))

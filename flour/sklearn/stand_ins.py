@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.pickles.standins import StandIn
+from flour.pickles.standins import Global, StandIn
+from flour.sklearn import frame_stand_ins as _frames  # noqa: F401  # it registers them
 from flour.sklearn.english import STOP_WORDS
 from flour.sklearn.selected import selected
 
@@ -38,19 +39,34 @@ _DECIDING = frozenset(
         *("LinearSVC", "LogisticRegression", "LogisticRegressionCV", "NuSVC", "OneClassSVM"),
         *("OneVsOneClassifier", "PassiveAggressiveClassifier", "Perceptron", "SGDOneClassSVM"),
         *("QuadraticDiscriminantAnalysis", "RidgeClassifier", "RidgeClassifierCV", "SVC"),
-        *("SGDClassifier", "_ConstantPredictor"),
+        *("SGDClassifier", "_ConstantPredictor", "LGBMClassifier", "LocalOutlierFactor"),
     }
 )
 #: Where an estimator keeps those that it asks.
-_INNER = ("best_estimator_", "final_estimator_", "estimator_", "estimators_", "estimator")
+_INNER = (
+    *("best_estimator_", "final_estimator_", "estimator_", "estimators_", "base_estimator_"),
+    "estimator",
+)
 #: Arrays with an item, or a column, for each column of the data; to 0.23 nothing else says it.
 _WIDE = (
-    *("ranking_", "coef_", "scale_", "data_max_", "center_", "statistics_", "support_vectors_"),
+    *(
+        "x_mean_",
+        "ranking_",
+        "coef_",
+        "scale_",
+        "data_max_",
+        "center_",
+        "statistics_",
+        "support_vectors_",
+    ),
     *("components_", "_fit_X", "X_fit_", "X_train_", "centroids_", "theta_", "sigma_", "means_"),
     *("cluster_centers_", "subcluster_centers_", "variances_", "location_", "quantiles_"),
-    *("lambdas_", "n_bins_", "scores_", "bin_edges_"),
+    *("lambdas_", "n_bins_", "scores_", "bin_edges_", "training_data_"),
 )
-_READERS = ("best_estimator_", "estimators_", "estimator_", "estimator")
+_READERS = (
+    *("best_estimator_", "estimators_", "estimator_", "calibrated_classifiers_", "estimator"),
+    *("base_estimator", "nbrs_", "initial_imputer_"),
+)
 #: The first version that takes NaN, of classes that did not always.
 _NAN_SINCE = {
     **dict.fromkeys(("DecisionTreeClassifier", "DecisionTreeRegressor"), (1, 3)),
@@ -59,7 +75,7 @@ _NAN_SINCE = {
     **dict.fromkeys(("ExtraTreesClassifier", "ExtraTreesRegressor"), (1, 6)),
     "RandomTreesEmbedding": (1, 6),
     "OrdinalEncoder": (1, 0),
-    "OneHotEncoder": (1, 0),
+    "OneHotEncoder": (0, 24),
 }
 _TAKE_NAN = frozenset(
     {
@@ -73,7 +89,7 @@ _NAN_CRITERIA = frozenset(
 )
 
 
-class Estimator(StandIn, packages="sklearn imblearn"):
+class Estimator(StandIn, packages="sklearn imblearn feature_engine category_encoders"):
     """An estimator: any object of scikit-learn that says what version fitted it."""
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -119,6 +135,8 @@ def _probable(estimator: StandIn) -> bool:
         return own.get("loss") in ("log", "log_loss", "modified_huber")
     if name in ("SVC", "NuSVC"):
         return bool(own.get("probability") == True)  # noqa: E712  # or "deprecated", or of numpy
+    if name == "NearestCentroid":
+        return "within_class_std_dev_" in own and bool(own["metric"] == "euclidean")
     if name == "VotingClassifier":
         return bool(own.get("voting") == "soft")
     inner = None if name.endswith("Regressor") else _asked(estimator)
@@ -128,16 +146,23 @@ def _probable(estimator: StandIn) -> bool:
 def _deciding(estimator: StandIn) -> bool:
     if type(estimator).__name__ in _DECIDING:
         return True
+    if type(estimator).__name__ == "NearestCentroid":
+        return _probable(estimator)
     inner = _asked(estimator)
     return inner is not None and hasattr(inner, "decision_function")
 
 
-_OFFERED = {
+#: Packages of what chooses rows while a pipeline is trained.
+_SAMPLERS = tuple(
+    f"imblearn.{name}" for name in ("over_sampling", "under_sampling", "combine", "base")
+)
+_OFFERED: dict[str, Callable[[StandIn], bool]] = {
     "fit": lambda _: True,
     "get_params": lambda _: True,
     "predict_proba": _probable,
     "predict_log_proba": _probable,
     "decision_function": _deciding,
+    "fit_resample": lambda estimator: type(estimator).__module__.startswith(_SAMPLERS),
 }
 
 
@@ -157,15 +182,18 @@ def _several(value: object) -> list[Any]:
 
 
 def _width(estimator: StandIn) -> int:
-    """How many columns an estimator reads that does not say so itself."""
+    """The width that an estimator reads but does not state itself."""
     own = vars(estimator)
     if "categories_" in own:
         return len(own["categories_"])
+    if "shape_fit_" in own:  # of a kernel that was computed before, rows
+        return int(own["shape_fit_"][1])
     for name in _WIDE:
         if shape := getattr(own.get(name), "shape", ()):
             return int(shape[-1])
-    if "n_features_" in own:
-        return int(own["n_features_"])
+    for name in ("n_features_", "n_input_features_", "_n_features"):
+        if name in own:
+            return int(own[name])
     if "coefs_" in own:
         return len(own["coefs_"][0])
     width: int = _first(estimator).n_features_in_
@@ -225,12 +253,14 @@ _DERIVED: dict[str, Callable[[StandIn], Any]] = {
     "get_precision": _precision,
     "get_support": _support,
     "_loss": lambda estimator: vars(estimator)["loss_"],
+    "X_thresholds_": lambda estimator: vars(estimator)["_necessary_X_"],
+    "y_thresholds_": lambda estimator: vars(estimator)["_necessary_y_"],
 }
 
 
 def takes_nan(estimator: StandIn, version: tuple[int, int]) -> bool:
     """True if an estimator does not refuse NaN, as the version of scikit-learn had it."""
-    name, own = type(estimator).__name__, vars(estimator)
+    name, own = type(estimator).__name__.removeprefix("Balanced"), vars(estimator)
     inner = own.get("estimator_", own.get("estimator"))
     if name in ("RFE", "RFECV", "SelectFromModel", "SequentialFeatureSelector"):
         return isinstance(inner, StandIn) and takes_nan(inner, version)
@@ -354,8 +384,26 @@ class DiagonalStandIn(StandIn, names="scipy.dia_matrix"):
         return np.asarray(self.data[0])
 
 
+class ScorerStandIn(Estimator, names="sklearn._CurveScorer"):
+    """A score as a function of the threshold."""
+
+    def _get_pos_label(self) -> Any:
+        """The class that counts, which functions for two classes have a default for."""
+        of_one = ("f1", "fbeta", "jaccard", "precision", "recall", "average")
+        default = 1 if self._score_func.name.partition("_")[0] in of_one else None
+        return self._kwargs.get("pos_label", default)
+
+    _score_func: Global
+    _kwargs: dict[str, Any]
+
+
 class SplineStandIn(StandIn, names="scipy.BSpline"):
     """Splines of scipy over one column."""
+
+    def build(self, state: object) -> None:
+        """Take the attributes, which later versions keep in an object of their own."""
+        inner = state[0] if isinstance(state, tuple) and state else None
+        super().build(vars(inner) if isinstance(inner, StandIn) else state)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("t", "c") and f"_{name}" in vars(self):

@@ -51,6 +51,13 @@ _UNCHECKED = frozenset(
     *("TfidfVectorizer", "HashingVectorizer", "DictVectorizer", "FeatureHasher"),
     *("LabelEncoder", "LabelBinarizer", "MultiLabelBinarizer", "_ConstantPredictor"),
 }
+#: Ensembles of imbalanced-learn, which predict as classes of scikit-learn.
+_AS = {
+    "BalancedRandomForestClassifier": "sklearn.ensemble.RandomForestClassifier",
+    "BalancedBaggingClassifier": "sklearn.ensemble.BaggingClassifier",
+    "EasyEnsembleClassifier": "sklearn.ensemble.BaggingClassifier",
+    "RUSBoostClassifier": "sklearn.ensemble.AdaBoostClassifier",
+}
 #: Selections check nothing where they take NaN.
 _SELECTION = "sklearn.feature_selection."
 #: Trees compare float32: a number beyond those is refused like infinity.
@@ -80,9 +87,7 @@ class RefusedInput(NamedTuple):
 def refused_by(estimator: Any, version: tuple[int, int]) -> RefusedInput | None:
     """The demand of the estimator's own validation when it predicts; None if there is none."""
     name = public_name(type(estimator))
-    if name.startswith("imblearn.ensemble."):  # they predict as the classes they are made of
-        parents = map(public_name, type(estimator).__mro__)
-        name = next(each for each in parents if each.startswith("sklearn."))
+    name = _AS.get(name.rpartition(".")[2], name) if name.startswith("imblearn.") else name
     step = name.rpartition(".")[2]
     if not name.startswith("sklearn.") or step in _UNCHECKED:
         return None
@@ -90,8 +95,10 @@ def refused_by(estimator: Any, version: tuple[int, int]) -> RefusedInput | None:
         return RefusedInput(step, nan=True, largest=LARGEST) if estimator.validate else None
     if isinstance(estimator, StandIn):
         takes_nan = stand_ins.takes_nan(estimator, version)
-    else:
+    elif hasattr(estimator, "__sklearn_tags__"):
         takes_nan = estimator.__sklearn_tags__().input_tags.allow_nan
+    else:  # scikit-learn before 1.6
+        takes_nan = estimator._get_tags()["allow_nan"]
     if takes_nan and name.startswith(_SELECTION):
         return None
     if step == "MissingIndicator" and takes_nan and estimator.features == "missing-only":
@@ -194,7 +201,7 @@ def with_checks(program: Flow, asked: Asked) -> Flow:
         if isinstance(op, RequireFinite) and not op.labels:
             op = op.replace(labels=_named(old.inputs[0]))
         if demand is None:
-            return node(op, inputs)
+            return node(op, inputs, old)
         limits = _shortest(demand.nan), _shortest(demand.largest)
         alike = (demand.steps == demand.steps[:, :1]).all()
         by = tuple(
@@ -202,7 +209,7 @@ def with_checks(program: Flow, asked: Asked) -> Flow:
         )
         steps, by = ((by[0], by[1]), ()) if alike and by[1] == by[2] else (("", ""), by)
         check = RequireFinite(*limits, *steps, _named(old), steps=by)
-        return node(check, [node(op, inputs)])
+        return node(check, [node(op, inputs, old)])
 
     return program.rebuilt(change)
 
@@ -244,7 +251,7 @@ def _extents(demands: Mapping[Node, StepDemand]) -> dict[Node, tuple[Extent, Ext
     before: dict[Node, Extent] = {}
 
     def checked(item: Node, extent: Extent) -> Extent:
-        # Rows of whole numbers may come as floats: see oven/plans/widening.py.
+        # Rows of whole numbers may come as floats: see oven/plans/plan.py.
         before[item], demand = ANYTHING if _is_input(item) else extent, demands.get(item)
         nan, largest = before[item].nan, before[item].largest
         if demand is None:

@@ -10,7 +10,8 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from math import comb
 from types import SimpleNamespace
 from typing import Any
@@ -21,8 +22,6 @@ from flour.language.adapters import Fitted, Importer
 
 #: The attribute for the version that wrote an estimator, named as in scikit-learn's files.
 KEY = "_sklearn_version"
-#: The attribute for the words on the version of XGBoost that wrote it.
-BOOSTER = "_xgboost_version"
 HINT = "train it again with the installed version, or write ONNX (skl2onnx) where it was trained"
 #: How many bytes of a file are unpacked.
 _MOST_BYTES = 1 << 26
@@ -41,13 +40,13 @@ _XGBOOST = re.compile(
 _NOT_SO_PACKED = (OSError, KeyError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
+@lru_cache
 def installed(library: str = "scikit-learn") -> str:
-    """The version of a library that is installed."""
-    try:
-        module: Any = import_module("sklearn" if library == "scikit-learn" else library)
-    except ModuleNotFoundError:
-        return ""
-    return str(module.__version__)
+    """The version of a library that is installed, which is not imported for that."""
+    for name in (library, f"{library}-cpu"):
+        with suppress(PackageNotFoundError):
+            return version(name)
+    return ""
 
 
 def differs(writer: str | None, library: str = "scikit-learn") -> str:
@@ -58,9 +57,9 @@ def differs(writer: str | None, library: str = "scikit-learn") -> str:
     return f"written by {library} {writer}, installed is {here or 'none'}"
 
 
-def numbers(caveat: str) -> tuple[int, int]:
-    """The first two numbers of the version that `differs` names; those of no version without."""
-    found = re.match(r"written by scikit-learn (\d+)\.(\d+)", caveat)
+def numbers(writer: str) -> tuple[int, int]:
+    """The first two numbers of a version, or of the installed one where none is known."""
+    found = re.match(r"(\d+)\.(\d+)", writer or installed())
     return (int(found[1]), int(found[2])) if found else Importer.fitted
 
 
@@ -102,7 +101,7 @@ def _places(fit: Fitted) -> dict[str, list[int]]:
 
 
 def _depths(fit: Fitted) -> list[Any]:
-    """How many nodes are passed on the way to each node of each tree, itself included."""
+    """The number of nodes passed on the way to each node of each tree, itself included."""
     found = []
     for tree in (each.tree_ for each in fit.estimators_):
         left, right = tree.children_left, tree.children_right
@@ -125,11 +124,6 @@ def _path_lengths(fit: Fitted) -> list[Any]:
     return found
 
 
-def _no_categories(fit: Fitted) -> None:
-    if fit.is_categorical_ is not None and np.any(fit.is_categorical_):
-        raise KeyError("categories are coded otherwise")
-
-
 def _loss(fit: Fitted) -> Any:
     """The loss of a generalised linear model, of which the link matters."""
     return SimpleNamespace(link=fit._link_instance)
@@ -138,6 +132,11 @@ def _loss(fit: Fitted) -> Any:
 #: Attributes of classes and their former names, where the meaning has stayed.
 FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
     "MaxAbsScaler": {"clip": lambda _: False},
+    "MinMaxScaler": {"clip": lambda _: False},
+    "KBinsDiscretizer": {"dtype": lambda _: None},
+    "MissingIndicator": {"_precomputed": lambda _: False},
+    **{name: {"_probA": _own("probA_"), "_probB": _own("probB_")} for name in ("SVC", "NuSVC")},
+    "GaussianProcessRegressor": {"_y_train_std": lambda _: 1.0},
     "SplineTransformer": {"handle_missing": lambda _: "error", "sparse_output": lambda _: False},
     "SimpleImputer": {"keep_empty_features": lambda _: False},
     "KNNImputer": {
@@ -161,7 +160,12 @@ FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
     "ClassifierChain": {"estimator": _own("base_estimator")},
     "RegressorChain": {"estimator": _own("base_estimator")},
     "StackingClassifier": {"_label_encoder": _own("_le")},
-    "OrdinalEncoder": {"_infrequent_enabled": lambda _: False, "_missing_indices": lambda _: {}},
+    "OrdinalEncoder": {
+        "_infrequent_enabled": lambda _: False,
+        "_missing_indices": lambda _: {},
+        "handle_unknown": lambda _: "error",
+        "encoded_missing_value": lambda _: np.nan,
+    },
     "PolynomialFeatures": {
         "_min_degree": lambda _: 0,
         "_max_degree": _own("degree"),
@@ -172,9 +176,22 @@ FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
         "_average_path_length_per_tree": _path_lengths,
     },
     "ColumnTransformer": {"_transformer_to_input_indices": _places},
-    "HistGradientBoostingClassifier": {"_preprocessor": _no_categories},
-    "HistGradientBoostingRegressor": {"_preprocessor": _no_categories},
-    "PLSRegression": {"_predict_1d": lambda _: False, "coef_": _own("_coef_")},
+    **{
+        f"HistGradientBoosting{kind}": {
+            "_preprocessor": lambda _: None,
+            "is_categorical_": lambda _: None,
+        }
+        for kind in ("Classifier", "Regressor")
+    },
+    "TreePredictor": {"raw_left_cat_bitsets": lambda _: np.zeros((0, 8), np.uint32)},
+    **{
+        name: {
+            "_predict_1d": lambda _: False,
+            "coef_": _own("_coef_"),
+            **{f"_{each}": _own(f"{each}_") for each in ("x_mean", "y_mean", "x_std", "y_std")},
+        }
+        for name in ("CCA", "PLSCanonical", "PLSRegression", "PLSSVD")
+    },
     "TweedieRegressor": {"_base_loss": _loss},
     "PoissonRegressor": {"_base_loss": _loss},
     "GammaRegressor": {"_base_loss": _loss},
@@ -184,7 +201,10 @@ FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
         "sparse_output": _own("sparse"),
         "_n_features_outs": _widths,
     },
-    "_CalibratedClassifier": {"estimator": _own("base_estimator")},
+    "_CalibratedClassifier": {
+        "estimator": _own("base_estimator"),
+        "calibrators": _own("calibrators_"),
+    },
     "BSpline": {"_t": _own("t"), "_c": _own("c"), "_asarray": lambda _: np.asarray},
     "TfidfTransformer": {"idf_": lambda fit: vars(fit)["_idf_diag"].diagonal()},
 }

@@ -9,6 +9,7 @@ entry, and the table of strings 8 bytes beside the texts themselves.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -87,7 +88,8 @@ def _last_ones(texts: Strings, codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The number of every text; of equal ones the last, which is what a Python dict has."""
     if len(np.unique(codes)) == len(codes):  # so no two texts are equal
         return np.arange(len(codes))
-    last = {text: number for number, text in enumerate(texts.to_list())}
+    raw, cuts = texts.data.tobytes(), pairwise(texts.offsets.tolist())
+    last = {raw[start:end]: number for number, (start, end) in enumerate(cuts)}
     return np.fromiter(last.values(), np.int64, len(last))
 
 

@@ -4,7 +4,8 @@ Python tries the ways to match in a fixed order and takes the first that succeed
 automaton is the list of its possible positions in the pattern, in that same order; once a match is
 in the list, the positions behind it are dropped. So alternatives and lazy repeats match as in
 Python. Patterns that automata cannot match, or would match slightly differently, have none:
-look-around, references to groups, possessive repeats, patterns that match the empty string.
+looks behind or at several characters, references to groups, possessive repeats, patterns that match
+the empty string.
 
 The class of a character (word, space, letter of either case) is found by matching `re` itself on
 each character, with the pattern's own flags.
@@ -13,6 +14,7 @@ each character, with the pattern's own flags.
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -95,7 +97,9 @@ def first_is_longest(pattern: str) -> bool:
 
 # One step of a pattern: what it is (a character of a set, a boundary, a fork, the end), its set
 # or kind, and where it leads.
-_CHARACTER, _BOUNDARY, _FORK, _END = range(4)
+_CHARACTER, _BOUNDARY, _FORK, _END, _AHEAD = range(5)
+#: The kinds of items that match one character.
+_SINGLE = ("LITERAL", "NOT_LITERAL", "IN", "ANY")
 _Step = tuple[int, Any, int, int]
 # Where a pattern is between two characters: its steps, the likeliest first, and whether the
 # character before was one of a word.
@@ -103,12 +107,19 @@ _State = tuple[tuple[int, ...], bool]
 _Tables = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
+def _of_python(part: str) -> Any:
+    """A part of Python's own engine: private, so it may be gone; to 3.10 it had another name."""
+    later = {"parse": "parser", "compile": "compiler"}.get(part, part)
+    return import_module(f"re._{later}" if sys.version_info >= (3, 11) else f"sre_{part}")
+
+
 class _Compiler:
     """Turns one pattern into steps, and steps into states."""
 
     def __init__(self, pattern: str) -> None:
-        parser: Any = import_module("re._parser")  # private, so it may be gone
-
+        # Private, so it may be gone; to Python 3.10 under another name.
+        name = "re._parser" if sys.version_info >= (3, 11) else "sre_parse"
+        parser: Any = import_module(name)
         self.parsed = parser.parse(pattern)
         self.flags: int = self.parsed.state.flags
         self.steps: list[_Step] = []
@@ -146,11 +157,10 @@ class _Compiler:
             if not np.array_equal(self._words(), self.members[0]):
                 return False
             kinds = kinds[1:-1]
-        characters = ("LITERAL", "NOT_LITERAL", "IN", "ANY")
         greedy = kinds[-1][0] == "MAX_REPEAT" and str(kinds[-1][1][1]) == "MAXREPEAT"
-        single = all(kind in (*characters, "MAX_REPEAT") for kind, _ in kinds)
+        single = all(kind in (*_SINGLE, "MAX_REPEAT") for kind, _ in kinds)
         inner = [what[2] for kind, what in kinds if kind == "MAX_REPEAT"]
-        plain = all(len(each) == 1 and str(each[0][0]) in characters for each in inner)
+        plain = all(len(each) == 1 and str(each[0][0]) in _SINGLE for each in inner)
         return greedy and single and plain and len(self.members) == 1
 
     # --- what a match is cut down to ----------------------------------------------------------
@@ -200,6 +210,10 @@ class _Compiler:
                 return self._step(_CHARACTER, self._set(item), then)
             case "AT":
                 return self._boundary(str(what), then)
+            case "ASSERT" | "ASSERT_NOT" if what[0] == 1 and len(what[1]) == 1:
+                if str(what[1][0][0]) not in _SINGLE:
+                    raise _Unlike
+                return self._step(_AHEAD, (self._set(what[1][0]), kind == "ASSERT"), then)
             case "SUBPATTERN":
                 _, added, dropped, inner = what
                 if added or dropped:
@@ -259,10 +273,9 @@ class _Compiler:
         is_word = str(item) == "(IN, [(CATEGORY, CATEGORY_WORD)])"
         if is_word and not self.flags & (re.ASCII | re.IGNORECASE):
             return unicode.words()
-        from re import _compiler, _constants  # type: ignore[attr-defined]  # as above
-
-        again = (_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, self._pattern([item])))
-        return unicode.matched(_compiler.compile(self._pattern([again]), self.flags))
+        constants = _of_python("constants")
+        again = (constants.MAX_REPEAT, (1, constants.MAXREPEAT, self._pattern([item])))
+        return unicode.matched(_of_python("compile").compile(self._pattern([again]), self.flags))
 
     def _kinds(self) -> tuple[unicode.Kinds, NDArray[np.bool_], NDArray[np.bool_]]:
         """Characters that are in the same sets are of one kind: (kind of each, sets, words).
@@ -330,7 +343,7 @@ def _states(
         row = []
         for kind in range(kinds):
             between = (word, bool(words[kind]))
-            here, matched = _closure(steps, threads, between, longest=longest)
+            here, matched = _closure(steps, threads, between, members[:, kind], longest=longest)
             ahead = dict.fromkeys(steps[s][2] for s in here if members[steps[s][1], kind])
             row.append(2 * number((tuple(ahead), bool(words[kind]))) + matched)
         rows.append(row)
@@ -341,6 +354,7 @@ def _closure(
     steps: list[_Step],
     threads: tuple[int, ...],
     words: tuple[bool, bool],
+    ahead: NDArray[np.bool_],
     *,
     longest: bool = False,
 ) -> tuple[list[int], bool]:
@@ -366,6 +380,8 @@ def _closure(
             waiting.append(step)
         elif kind == _FORK:
             stack += [other, one]
+        elif kind == _AHEAD:
+            stack += [one] * (bool(ahead[what[0]]) == what[1])
         elif (words[0] != words[1]) == what:
             stack.append(one)
     return waiting, matched

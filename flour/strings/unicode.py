@@ -52,10 +52,11 @@ class Mapping(NamedTuple):
 
 def kinds(numbers: NDArray[Any]) -> Kinds:
     """The table of one number (0 to 255) for each character."""
-    return Kinds(*_table(numbers.astype(np.uint8)))
+    return Kinds(*paged(numbers.astype(np.uint8)))
 
 
-def _table(entries: NDArray[Any]) -> tuple[Blob, Blob]:
+def paged(entries: NDArray[Any]) -> tuple[Blob, Blob]:
+    """The table of one entry for each character: its places, and its blocks."""
     # In the order of their first characters, so that block 0 is that of ASCII.
     blocks: dict[bytes, int] = {}
     raw, size = entries.tobytes(), _BLOCK * entries.itemsize
@@ -154,7 +155,7 @@ def _lower() -> Mapping:
     small = _codes(_text(codes).lower())
     assert len(small) == CHARACTERS, "only the dotted I grows"
     changed = {int(code): chr(small[code]) for code in np.flatnonzero(small != codes)}
-    return _mapping({**changed, _DOTTED_I: chr(_DOTTED_I).lower()}, sigma=True)
+    return mapping({**changed, _DOTTED_I: chr(_DOTTED_I).lower()}, sigma=True)
 
 
 @cache
@@ -169,7 +170,7 @@ def _lower_alone() -> Mapping:
         letters = everything()[start : start + _BLOCK]
         if letters.lower() != letters:
             changed.update({ord(c): small_letter(c) for c in letters if small_letter(c) != c})
-    return _mapping(changed)
+    return mapping(changed)
 
 
 @cache
@@ -188,7 +189,7 @@ def _upper(*, alone: bool) -> Mapping:
         letters = everything()[start : start + _BLOCK // 2]
         if letters.upper() != letters:
             changed.update({ord(c): capital(c) for c in letters if capital(c) != c})
-    return _mapping(changed)
+    return mapping(changed)
 
 
 def small_letter(letter: str) -> str:
@@ -225,7 +226,7 @@ def _without_accents(*, only_ascii: bool) -> Mapping:
             kept = "".join(filter(keep, unicodedata.normalize("NFKD", letter)))
             if kept != letter:
                 changed[ord(letter)] = kept
-    return _mapping(changed, others_vanish=only_ascii)
+    return mapping(changed, np.arange(CHARACTERS) > 127 if only_ascii else None)
 
 
 def _stands_alone(letter: str) -> bool:
@@ -262,12 +263,17 @@ def _array(part: object) -> NDArray[Any]:
     return part.array if isinstance(part, Blob) else np.asarray(part)
 
 
-def _mapping(
-    changed: dict[int, str], *, sigma: bool = False, others_vanish: bool = False
+def mapping(
+    changed: dict[int, str],
+    vanishing: NDArray[np.bool_] | None = None,
+    *,
+    sigma: bool = False,
+    marked: Iterable[int] = (),
 ) -> Mapping:
-    """The table of these replacements; other characters stay, or vanish if they are not ASCII."""
+    """The table of these replacements, negative if `marked`; other characters stay, or vanish."""
     entries = np.zeros(CHARACTERS, np.int32)
-    entries[128:] = others_vanish
+    if vanishing is not None:
+        entries[:] = vanishing
     pieces, size = [], 0
     growth = 1.0
     for code, text in changed.items():
@@ -277,7 +283,8 @@ def _mapping(
         pieces.append(raw)
         size += len(raw)
         growth = max(growth, len(raw) / len(chr(code).encode("utf-8", "surrogatepass")))
+    entries[[*marked]] *= -1
     if sigma:
         entries[_SIGMA] = -1
     written = Blob.of(np.frombuffer(b"".join(pieces) or b"\0", np.uint8))
-    return Mapping(*_table(entries), written, int(np.ceil(growth)))
+    return Mapping(*paged(entries), written, int(np.ceil(growth)))

@@ -23,17 +23,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def path() -> Path:
-    """The file for this Python."""
-    return Path(__file__).parent / "tables" / f"{sys.implementation.cache_tag}.tables"
+def path(name: str = "") -> Path:
+    """The file of a name; without one, the file for this Python."""
+    return Path(__file__).parent / "tables" / f"{name or sys.implementation.cache_tag}.tables"
 
 
 def stored(name: str) -> list[NDArray[Any]] | None:
     """The arrays of a table; None where there is none for this Python."""
     packed = _packed().get(name)
-    if packed is None:
-        return None
-    dtypes, sizes, content = packed
+    return None if packed is None else _unpacked(*packed)
+
+
+def stored_for_all(name: str, file: str) -> list[NDArray[Any]]:
+    """The arrays of a table that is the same for every Python, in a file of this name."""
+    arrays = _unpacked(*_read(path(file))[1][name])
+    assert arrays is not None, f"{path(file)} is damaged"
+    return arrays
+
+
+def _unpacked(
+    dtypes: Sequence[str], sizes: Sequence[int], content: bytes
+) -> list[NDArray[Any]] | None:
     try:
         raw = zlib.decompress(content)
     except zlib.error:
@@ -47,24 +57,27 @@ def stored(name: str) -> list[NDArray[Any]] | None:
 
 @cache
 def _packed() -> dict[str, tuple[list[str], list[int], bytes]]:
-    """Every table as it is in the file."""
+    """Every table as it is in the file for this Python."""
     try:
-        head, _, body = path().read_bytes().partition(b"\n")
-        about = json.loads(head)
-        fits = about["unicode"] == unicodedata.unidata_version
+        version, packed = _read(path())
     except (OSError, ValueError, KeyError):
         return {}
-    if not fits:
-        return {}
+    return packed if version == unicodedata.unidata_version else {}
+
+
+def _read(place: Path) -> tuple[str, dict[str, tuple[list[str], list[int], bytes]]]:
+    """The version of Unicode of a file, and its tables."""
+    head, _, body = place.read_bytes().partition(b"\n")
+    about = json.loads(head)
     packed, start = {}, 0
     for name, (dtypes, sizes, length) in about["tables"].items():
         packed[name] = dtypes, sizes, body[start : start + length]
         start += length
-    return packed
+    return about["unicode"], packed
 
 
-def write(tables: Mapping[str, Sequence[NDArray[Any]]]) -> None:
-    """Write the file for this Python."""
+def write(tables: Mapping[str, Sequence[NDArray[Any]]], place: Path | None = None) -> None:
+    """Write a file; without a place, that for this Python."""
     packed = {
         name: zlib.compress(b"".join(each.tobytes() for each in arrays), 9)
         for name, arrays in tables.items()
@@ -78,5 +91,6 @@ def write(tables: Mapping[str, Sequence[NDArray[Any]]]) -> None:
         for name, arrays in tables.items()
     }
     head = json.dumps({"unicode": unicodedata.unidata_version, "tables": rows})
-    path().parent.mkdir(exist_ok=True)
-    path().write_bytes(b"\n".join([head.encode(), b"".join(packed.values())]))
+    place = place or path()
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(b"\n".join([head.encode(), b"".join(packed.values())]))

@@ -8,7 +8,7 @@ parameters are equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from flour.core.emission import At, ColumnRun, Push, Room, RowValue, ScalarValue, VectorValue
@@ -34,8 +34,8 @@ BYTES |= {f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (64, 3
 class Body:
     """The text of one stage and the slots of its parameter table."""
 
-    def __init__(self, *, exact: bool, ordered: bool = False) -> None:
-        self.exact, self.ordered = exact, exact or ordered
+    def __init__(self, *, exact: bool, ordered: bool = False, lean: str = "") -> None:
+        self.exact, self.ordered, self.lean = exact, exact or ordered, lean
         #: Memory whose size depends on the data, in the order of its addresses.
         self.rooms: list[Room] = []
         self._columns, self._free, self._longest = 0, "", ""
@@ -113,7 +113,7 @@ class Scope:
 
     def __init__(self, body: Body, rows: str = "n") -> None:
         self._body = body
-        self.exact, self.ordered = body.exact, body.ordered
+        self.exact, self.ordered, self.lean = body.exact, body.ordered, body.lean
         self.rows = rows
         self._known: dict[tuple[str, str | None], str] = {}
 
@@ -152,11 +152,9 @@ class Scope:
         with self._body.block(f"for {name} in range({span}):"):
             yield name
 
-    @contextmanager
-    def block(self, header: str) -> Iterator[None]:
+    def block(self, header: str) -> AbstractContextManager[None]:
         """Any compound statement."""
-        with self._body.block(header):
-            yield
+        return self._body.block(header)
 
     # --- parameters --------------------------------------------------------------------------
 

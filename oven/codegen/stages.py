@@ -7,7 +7,7 @@ operators that can run in one pass over each row (`fused`), or one operator with
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
@@ -47,6 +47,7 @@ _SPARSE = 1 << 10
 _WORTH = 0.85
 Value = Node | Port
 Views = Mapping[Node, View]
+NewBody = Callable[..., Body]
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def _dtype(kind: Type) -> str:
     return "string" if isinstance(kind, Text | Tokens | Pairs) else kind.dtype
 
 
-def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Stage]:
+def cut(roots: Sequence[Node], views: Views, *, exact: bool = False, lean: str = "") -> list[Stage]:
     """The stages of a program, in an order in which they can run."""
     needed, kept = set(roots), list[Node]()
     for item in reversed(topological(roots)):
@@ -175,7 +176,7 @@ def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Sta
         alone = number if rank else -1
         grouped.setdefault((levels[item], rank, alone), []).append(item)
     reading = readers(roots)
-    maker = _Maker(set(roots), reading, views, exact=exact)
+    maker = _Maker(set(roots), reading, views, partial(Body, exact=exact, lean=lean))
     # Kernels read whole blocks: if one reads some columns of a block, a stage copies those first.
     copied = dict.fromkeys(
         source
@@ -210,10 +211,9 @@ class _Maker:
         roots: Collection[Node],
         reading: Mapping[Node, list[Node]],
         views: Views,
-        *,
-        exact: bool,
+        body: NewBody,
     ) -> None:
-        self.roots, self.reading, self.views, self.exact = roots, reading, views, exact
+        self.roots, self.reading, self.views, self.body = roots, reading, views, body
 
     def stages(self, nodes: Sequence[Node], kind: str) -> Iterator[Stage]:
         """One stage, or several in sequence if one would take too long to compile."""
@@ -272,7 +272,7 @@ class _Maker:
 
     def _with_code(self, stage: Stage) -> Stage:
         """The stage with its code."""
-        writer = _StageWriter(stage, self.views, exact=self.exact)
+        writer = _StageWriter(stage, self.views, self.body)
         body = writer.write()
         fused = stage.kind == FUSED
         name = "fused_rows" if fused else "kernel_" + stage.nodes[-1].op.name.lower()
@@ -303,15 +303,19 @@ def _passing_cost(item: Node) -> int:
 class _StageWriter:
     """Writes one native stage."""
 
-    def __init__(self, stage: Stage, views: Views, *, exact: bool) -> None:
+    def __init__(self, stage: Stage, views: Views, body: NewBody) -> None:
         self.stage, self.views = stage, views
-        ordered = any(stage.stores(item) for item in stage.outputs)
-        self.body = Body(exact=exact, ordered=ordered)
+        self.body = body(ordered=any(stage.stores(item) for item in stage.outputs))
         self.columns: dict[Value, Column] = {}
         self.stored: dict[Value, tuple[str, str]] = {}
         for stem, values in (("x", stage.inputs), ("y", stage.outputs)):
             for value in values:
-                self.columns[value] = self._column(value, stem)
+                base, stride = self.body.column(stem, "t")
+                if self.stage.stores(value):
+                    self.stored[value] = self.body.column("c", "v")
+                kind = value.type
+                width = kind.width if isinstance(kind, Vector) else 1
+                self.columns[value] = Column(base, stride, kind, Scope(self.body).width(width))
         self.most: dict[Node, Room] = {}
         self.values: dict[Node, Emitted] = {}
         #: Checks of whole blocks, and the columns that they look at.
@@ -347,14 +351,6 @@ class _StageWriter:
         inside = check in self.stage.nodes and check not in self.columns and readers == {reader}
         looked = check in self.checked or (inside and not is_wide(check.type))
         return looked and check.op.is_about_finite(dtype)
-
-    def _column(self, value: Value, stem: str) -> Column:
-        base, stride = self.body.column(stem, "t")
-        if self.stage.stores(value):
-            self.stored[value] = self.body.column("c", "v")
-        kind = value.type
-        width = kind.width if isinstance(kind, Vector) else 1
-        return Column(base, stride, kind, Scope(self.body).width(width))
 
     def write(self) -> Body:
         """The whole stage."""

@@ -27,7 +27,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from objectstore import combine
+from objectstore import combine, system
+from objectstore.system import at_fork
 from oven import debug
 from oven.compiler import estimate, levels, machine, packs
 
@@ -60,7 +61,7 @@ class Counters:
     rebuilt: int = 0
 
 
-class Code(NamedTuple):
+class MachineCode(NamedTuple):
     """One function as relocatable machine code."""
 
     symbol: str
@@ -89,9 +90,7 @@ def _after_fork() -> None:
     _compiling.release()
 
 
-os.register_at_fork(
-    before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_after_fork
-)
+at_fork(before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_after_fork)
 
 
 # --- looking up ---------------------------------------------------------------------------------
@@ -101,7 +100,9 @@ os.register_at_fork(
 @lru_cache(256)
 def key(source: str) -> str:
     """The cache key of this source, on machines of all kinds."""
-    return combine(compilers(), *([_text_words()] if estimate.TEXT.search(source) else []), source)
+    words = [_text_words()] if estimate.TEXT.search(source) else []
+    words += [_portable_words()] if source.startswith(machine.PORTABLE) else []
+    return combine(compilers(), *words, source)
 
 
 def made_of(*inputs: str | bytes) -> str:
@@ -138,12 +139,18 @@ def _text_words() -> str:
     return combine(*((here / name).read_bytes() for name in names))
 
 
+@cache
+def _portable_words() -> str:
+    """Digest of what is different in portable code, for the keys of its sources."""
+    return combine((Path(__file__).parent / "portable.py").read_bytes())
+
+
 def address(source: str, name: str) -> int:
     """The address of the function `name` of this source, compiled unless the cache has it."""
     return machine_code(key(source), name, lambda unique: _compile(source, name, unique))
 
 
-def machine_code(digest: str, name: str, build: Callable[[str], Code]) -> int:
+def machine_code(digest: str, name: str, build: Callable[[str], MachineCode]) -> int:
     """The address of the code of this digest, made by `build(symbol)` unless the cache has it.
 
     Symbols share one name space in a process, and entries come from many processes: so a function's
@@ -161,7 +168,7 @@ def machine_code(digest: str, name: str, build: Callable[[str], Code]) -> int:
         return _addresses[digest]
 
 
-def _compiled_and_kept(digest: str, unique: str, build: Callable[[str], Code]) -> int:
+def _compiled_and_kept(digest: str, unique: str, build: Callable[[str], MachineCode]) -> int:
     with _compiling:  # a child must not get the half of an import
         machine.check()
         start = time.perf_counter()
@@ -177,9 +184,9 @@ def _compiled_and_kept(digest: str, unique: str, build: Callable[[str], Code]) -
 
 
 def data(digest: str, make: Callable[[], bytes]) -> bytes:
-    """What `make` makes of the inputs of this digest: text, kept and found in packs as code is."""
+    """The text that `make` makes of this digest's inputs, kept and found in packs as code is."""
     if _collected is not None:
-        _collected[digest] = packs.Function(packs.DATA, make())
+        _collected[digest] = packs.PackedFunction(packs.DATA, make())
         return _collected[digest].code
     symbol = f"data_{digest}"
     found = _entry(digest, symbol)
@@ -218,14 +225,18 @@ def find(digest: str, name: str) -> int | None:
 
 
 def here(digest: str) -> bool:
-    """Whether this process has the code of this digest."""
+    """True if this process has the code of this digest."""
     return digest in _addresses
 
 
-def _compile(source: str, name: str, unique: str) -> Code:
+def _compile(source: str, name: str, unique: str) -> MachineCode:
     from oven.compiler import driver, native, source_check  # loading code needs no compiler
 
     text = source.replace(f"def {name}(", f"def {unique}(", 1)
+    if source.startswith(machine.PORTABLE):
+        from oven.compiler import portable
+
+        return portable.compile_source(text, unique)
     words = native.vocabulary()
     # Only the text that runs the stages may call addresses.
     stage = {word for word in words if not word.startswith(_CALLING)}
@@ -233,7 +244,7 @@ def _compile(source: str, name: str, unique: str) -> Code:
     return native.compile_source(text, unique)
 
 
-def _kept(digest: str, compiled: Code) -> dict[str, bytes]:
+def _kept(digest: str, compiled: MachineCode) -> dict[str, bytes]:
     """The code by its key. numba's has a key of its own, and no code is under the usual one.
 
     What numba compiles is known only after our lowering has refused it.
@@ -260,10 +271,10 @@ def _numba_version() -> str:
 # --- collecting ---------------------------------------------------------------------------------
 
 #: What is compiled while it is only collected, for a pack.
-_collected: dict[str, packs.Function] | None = None
+_collected: dict[str, packs.PackedFunction] | None = None
 
 
-def collect(work: Callable[[], object]) -> dict[str, packs.Function]:
+def collect(work: Callable[[], object]) -> dict[str, packs.PackedFunction]:
     """The code that `work` compiles and that is not loaded; nothing is looked up in the cache."""
     global _collected  # noqa: PLW0603 (a mode of this process, which does nothing else then)
     _collected = {}
@@ -275,11 +286,11 @@ def collect(work: Callable[[], object]) -> dict[str, packs.Function]:
         _addresses.clear()
 
 
-def _collect(digest: str, unique: str, build: Callable[[str], Code]) -> int:
+def _collect(digest: str, unique: str, build: Callable[[str], MachineCode]) -> int:
     compiled = build(unique)
     assert _collected is not None
     for kept, code in _kept(digest, compiled).items():
-        _collected[kept] = packs.Function(compiled.symbol, code)
+        _collected[kept] = packs.PackedFunction(compiled.symbol, code)
     return ctypes.cast(_refusal(), ctypes.c_void_p).value or 0
 
 
@@ -314,8 +325,8 @@ def _processor(fingerprint: str) -> str:
     return combine(fingerprint)[:8]
 
 
-def _entry(digest: str, unique: str) -> packs.Function | None:
-    """What the cache's folder has under this digest."""
+def _entry(digest: str, unique: str) -> packs.PackedFunction | None:
+    """The entry of the cache's folder under this digest."""
     path = _path(digest)
     if not trusted(directory()):
         return None
@@ -330,7 +341,7 @@ def _entry(digest: str, unique: str) -> packs.Function | None:
     return found
 
 
-def _parse(entry: bytes, unique: str) -> packs.Function | None:
+def _parse(entry: bytes, unique: str) -> packs.PackedFunction | None:
     """The function of an entry; None unless this is its complete entry."""
     if len(entry) < _HEAD.size:
         return None
@@ -338,7 +349,7 @@ def _parse(entry: bytes, unique: str) -> packs.Function | None:
     body = entry[_HEAD.size :]
     symbol = body[:symbol_size].decode("ascii", "replace")
     whole = magic == _MAGIC and len(body) == symbol_size + size and _checksum(body) == check
-    return packs.Function(symbol, body[symbol_size:]) if whole and unique in symbol else None
+    return packs.PackedFunction(symbol, body[symbol_size:]) if whole and unique in symbol else None
 
 
 def _from_disk(digest: str, unique: str) -> int | None:
@@ -366,6 +377,11 @@ def offer(pack: packs.Pack) -> None:
     carried.update({digest: pack for digest in pack if digest not in _addresses})
 
 
+def at_hand() -> tuple[packs.Pack, ...]:
+    """The packs of this processor: those of the user's folder and of the release."""
+    return _packs(machine.fingerprint(), directory())
+
+
 def _from_packs(digest: str) -> int | None:
     for function in _in_packs(digest):
         try:
@@ -377,9 +393,9 @@ def _from_packs(digest: str) -> int | None:
     return None
 
 
-def _in_packs(digest: str) -> Iterator[packs.Function]:
-    """What the packs have under this digest."""
-    known = _packs(machine.fingerprint(), directory())
+def _in_packs(digest: str) -> Iterator[packs.PackedFunction]:
+    """Entries of the packs under this digest."""
+    known = at_hand()
     offered = carried.pop(digest, None)
     for pack in known if offered is None else (*known, offered):
         try:
@@ -426,11 +442,10 @@ def _packs(_fingerprint: str, folder: Path) -> tuple[packs.Pack, ...]:
 
 def read_entry(path: Path) -> bytes:
     """An entry's bytes; empty if another user could have written it."""
-    # Not blocking: opening a pipe that was put in the place of an entry must not hang.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    descriptor = os.open(path, system.READ | system.NO_LINK)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or packs.doubt_of(status):
+        if not stat.S_ISREG(status.st_mode) or system.doubt_of(status):
             return b""
         if time.time() - status.st_mtime > _RENEWED_SECONDS:
             with suppress(OSError):  # a read-only cache stays as it is
@@ -477,12 +492,12 @@ def write_entry(path: Path, entry: bytes) -> bool:
 
 
 def trusted(folder: Path) -> bool:
-    """Whether only we (or root) can have put entries into this directory; warns if not."""
+    """True if only we (or root) can have put entries into this directory; warns if not."""
     try:
         status = folder.stat()
     except OSError:
         return False
-    doubt = packs.doubt_of(status) if stat.S_ISDIR(status.st_mode) else "it is no folder"
+    doubt = system.doubt_of(status) if stat.S_ISDIR(status.st_mode) else "it is no folder"
     if doubt:
         _warn(f"the code cache {folder} is not used: {doubt}")
     return not doubt
@@ -517,6 +532,12 @@ def evict(most: int) -> None:
         # A process that has the code loaded does not need the file.
         _drop(path)
         total -= size
+
+
+def usage() -> tuple[int, int]:
+    """The number of entries in the cache's folder, and their bytes."""
+    entries = _entries()
+    return len(entries), sum(status.st_size for _, status in entries)
 
 
 def _entries() -> list[tuple[Path, os.stat_result]]:

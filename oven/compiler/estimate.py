@@ -1,4 +1,4 @@
-"""How long source will take to compile, from its length and from what was measured so far.
+"""Estimates of compile times, from the length of source and the measurements so far.
 
 What a character costs depends on what it calls: code over texts is mostly intrinsics, which are
 compiled along. The first guess is that of a processor of 2.6 GHz, and counts as much as the
@@ -23,7 +23,7 @@ _expected, _taken = [GUESS_SECONDS], [GUESS_SECONDS]
 
 
 def seconds(sources: Iterable[str]) -> float:
-    """How long these take together, one after the other."""
+    """Seconds that these take, one after the other."""
     return sum(map(_guess, sources)) * _taken[0] / _expected[0]
 
 

@@ -24,12 +24,12 @@ class Kind:
 
     @property
     def is_float(self) -> bool:
-        """Whether values are floating-point numbers."""
+        """True if values are floating-point numbers."""
         return self.form == "float"
 
     @property
     def is_whole(self) -> bool:
-        """Whether values are whole numbers or truth values."""
+        """True if values are integers or truth values."""
         return self.form in {"int", "bool"}
 
 

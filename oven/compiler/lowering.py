@@ -38,7 +38,7 @@ _NUMBERS = {"inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793}
 
 
 class Intrinsic(Protocol):
-    """What a call in native code stands for."""
+    """The meaning of a call in native code."""
 
     def write(self, code: Lowering, arguments: Sequence[Value]) -> Value:
         """Write the call's code."""
@@ -295,7 +295,7 @@ class Lowering:
         if kind is not None:
             if name not in self._places:  # assigned further down, in a loop
                 self._places[name] = self.room(kind.llvm)
-            return Value(kind, self.builder.load(self._places[name], typ=kind.llvm))
+            return Value(kind, self.builder.load(self._places[name]))
         known = self.module.vocabulary.get(name)
         if not isinstance(known, int):
             raise Mismatch(f"{name} has no value yet")
@@ -442,7 +442,7 @@ class Lowering:
         return Value(BOOL, self._shortened(first, rest, is_and=True))
 
     def compared(self, op: ast.cmpop, left: Value, right: Value) -> ir.Value:
-        """Whether two numbers compare like that."""
+        """The comparison of two numbers."""
         builder, sign = self.builder, _SIGNS[type(op)]
         if left.kind.is_float or right.kind.is_float:
             kind = common(left.kind, right.kind)

@@ -10,10 +10,10 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from flour.core.errors import ParameterError
+from objectstore import system
 from oven.compiler import levels
 from oven.compiler.object_loader import link
 from oven.errors import NoCompiler
@@ -24,17 +24,22 @@ except (ImportError, OSError):  # it, or a library of its own, is missing: defin
     llvmlite = None
 
 _lock = threading.Lock()
-#: The compilers of code: our lowering, or numba.
-Compiler = Literal["pretzel", "numba"]
-#: Begins the source that numba is to compile: so its code has keys of its own.
-BY_NUMBA = "# compiled by numba\n"
+#: The compilers of code: our lowering, numba, or our lowering with the same bits on all processors,
+#: for rows one by one, or for blocks of them, too.
+Compiler = Literal["pretzel", "numba", "portable", "portable_blocks"]
+#: Begins the source that is not for our lowering as it is: so its code has keys of its own.
+BY_NUMBA, PORTABLE = "# compiled by numba\n", "# portable\n"
+MARKS: dict[Compiler, str] = {"pretzel": "", "numba": BY_NUMBA, "portable": PORTABLE}
+MARKS["portable_blocks"] = PORTABLE
 
 
 def compiler(chosen: Compiler = "pretzel") -> Compiler:
-    """The compiler that is chosen; or PRETZEL_COMPILER, which is for all code of the process."""
+    """The compiler that is chosen; or PRETZEL_COMPILER, which is for all other code."""
+    if MARKS.get(chosen) == PORTABLE:
+        return chosen
     name = os.environ.get("PRETZEL_COMPILER") or chosen
-    if name not in get_args(Compiler):
-        names = ", ".join(get_args(Compiler))
+    if name not in {"pretzel", "numba"}:
+        names = "pretzel, numba"
         raise ParameterError(
             "there is no such compiler", found=repr(name)[:80], hint=f"one of {names}"
         )
@@ -52,6 +57,8 @@ class Aim(NamedTuple):
     cpu: str
     features: str
     triple: str
+    #: Object code is for a linker, and does not depend on where it is loaded.
+    linked: bool = False
 
 
 #: The processor to compile for, if not this one.
@@ -67,7 +74,7 @@ _LIBM += ["ldexp", "memcpy", "memset", "memmove", "memcmp", "asin", "acos", "fmi
 
 
 def is_there() -> bool:
-    """Whether a compiler is installed, which also loads code; whether it works, `check` says."""
+    """True if a compiler is installed, which also loads code; whether it works, `check` says."""
     return llvmlite is not None
 
 
@@ -99,6 +106,10 @@ def _machine() -> Any:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(triple())
+    if _aims and _aims[0].linked:
+        return target.create_target_machine(
+            cpu=cpu(), features=features(), opt=3, reloc="pic", codemodel="default"
+        )
     return target.create_target_machine(
         cpu=cpu(),
         features=features(),
@@ -111,9 +122,9 @@ def _machine() -> Any:
     )
 
 
-def aim(cpu: str, features: str, triple: str = "") -> None:
+def aim(cpu: str, features: str, triple: str = "", *, linked: bool = False) -> None:
     """Compile for another processor than this one; to be called before anything is compiled."""
-    _aims[:] = [Aim(cpu, features, triple or _llvm().get_default_triple())]
+    _aims[:] = [Aim(cpu, features, triple or _llvm().get_default_triple(), linked)]
     for cached in (target_machine, vector_bytes, has, fingerprint):
         cached.cache_clear()
 
@@ -147,20 +158,26 @@ def host() -> Aim:
 _IN_CPUINFO = {"sse3": "pni", "sahf": "lahf_lm", "bmi": "bmi1", "lzcnt": "abm"}
 _IN_CPUINFO |= {name: name.replace(".", "_") for name in ("sse4.1", "sse4.2")}
 _IN_CPUINFO["avx512bitalg"] = "avx512_bitalg"
-_CPUINFO = Path("/proc/cpuinfo")
+_CPUINFO = system.PROC / "cpuinfo"
 
 
 @cache
 def _level() -> Aim:
-    """What code is compiled for here: the level of this processor, or itself where it has none."""
+    """The target of compiling here: this processor's level, or else the processor itself."""
     if not is_there():
         return Aim("", "", "")
     told = _asked_for() or _told_by_kernel()
     if told is not None:
-        return Aim(told.cpu, told.listed, told.triple)
+        return Aim(_known(told.cpu), told.listed, told.triple)
     here = host()
     level = levels.best(here.triple, here.features)
-    return here if level is None else Aim(level.cpu, level.listed, here.triple)
+    return here if level is None else Aim(_known(level.cpu), level.listed, here.triple)
+
+
+def _known(cpu: str) -> str:
+    """The processor, or its predecessor: up to llvmlite 0.44, LLVM does not know the newest one."""
+    minor = int(llvmlite.__version__.split(".")[1])
+    return "znver3" if cpu == "znver4" and minor < 45 else cpu
 
 
 def _asked_for() -> levels.Level | None:
@@ -181,7 +198,7 @@ def _asked_for() -> levels.Level | None:
 
 def _told_by_kernel() -> levels.Level | None:
     """The level of this processor as the kernel describes it, without asking the compiler."""
-    if platform.system() != "Linux" or platform.machine() != "x86_64":
+    if not system.LINUX or platform.machine() != "x86_64":
         return None
     with suppress(OSError), _CPUINFO.open(encoding="ascii", errors="replace") as file:
         flags = next((line for line in file if line.startswith("flags")), "").split()
@@ -202,7 +219,7 @@ def vector_bytes() -> int:
 
 @cache
 def has(feature: str) -> bool:
-    """Whether this processor has a feature, by the compiler's name for it."""
+    """True if this processor has a feature, by the compiler's name for it."""
     return f"+{feature}" in features().split(",")
 
 
@@ -260,7 +277,7 @@ def load(code: bytes, symbol: str) -> int:
 @cache
 def _know_libm() -> None:
     # The interpreter has libm loaded; searching for its file would start a process.
-    process = ctypes.CDLL(None)
+    process = system.c_library()
     missing = [name for name in _LIBM if not _know(name, process)]
     if missing:
         from ctypes.util import find_library  # it can start processes

@@ -17,7 +17,7 @@ import llvmlite.binding as llvm
 
 from oven import debug
 from oven.compiler import machine
-from oven.compiler.cache import Code
+from oven.compiler.cache import MachineCode
 from oven.compiler.intrinsics import (
     blends,
     chunks,
@@ -44,7 +44,7 @@ def vocabulary() -> dict[str, Intrinsic | int]:
     return made
 
 
-def compile_source(source: str, name: str) -> Code:
+def compile_source(source: str, name: str) -> MachineCode:
     """Object code of the function `name` in the source, for C to call.
 
     numba compiles what is marked for it, and what our lowering refuses.
@@ -61,7 +61,7 @@ def compile_source(source: str, name: str) -> Code:
     except RuntimeError as problem:
         raise CompileError.of(name, source, str(problem)) from problem
     code = machine.target_machine().emit_object(module)
-    return Code(symbol, bytes(code), str(module), source, by_numba)
+    return MachineCode(symbol, bytes(code), str(module), source, by_numba)
 
 
 def _by_numba(source: str, name: str, refused: str) -> str:
@@ -95,6 +95,13 @@ def ir_text(source: str, name: str) -> tuple[str, str]:
 
 def optimised(module: llvm.ModuleRef) -> llvm.ModuleRef:
     """Let LLVM make the code faster, as it does for C with -O3."""
+    if not hasattr(llvm, "create_pass_builder"):  # llvmlite 0.43
+        passes, manager = llvm.create_pass_manager_builder(), llvm.create_module_pass_manager()
+        passes.opt_level, passes.loop_vectorize, passes.slp_vectorize = 3, True, False
+        machine.target_machine().add_analysis_passes(manager)
+        passes.populate(manager)
+        manager.run(module)
+        return module
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = True
     # Statements side by side stay apart: walks of several trees became gathers, at twice the time.

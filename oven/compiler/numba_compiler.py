@@ -14,10 +14,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from inspect import Parameter, Signature
+from itertools import islice
 from types import FunctionType, SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils, config
@@ -49,7 +51,7 @@ _PLAIN = {
 _OWN = {"exp": functions.EXP, "log": functions.LOG, "tanh": functions.TANH}
 
 
-class _Lanes(types.Type):  # type: ignore[misc]  # numba is untyped
+class _VectorType(types.Type):  # type: ignore[misc]  # numba is untyped
     """A vector of our own."""
 
     def __init__(self, kind: Kind) -> None:
@@ -57,7 +59,7 @@ class _Lanes(types.Type):  # type: ignore[misc]  # numba is untyped
         self.llvm = kind.llvm
 
 
-@register_model(_Lanes)
+@register_model(_VectorType)
 class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]  # numba is untyped
     def __init__(self, manager: Any, lanes: Any) -> None:
         super().__init__(manager, lanes, lanes.llvm)
@@ -66,7 +68,7 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]  # numba is unty
 def _type(kind: Kind) -> Any:
     """numba's type for one of ours."""
     if kind.form == "vector":
-        return _Lanes(kind)
+        return _VectorType(kind)
     return types.void if kind is NOTHING else _PLAIN[kind.name]
 
 
@@ -167,8 +169,8 @@ def _own(by_width: Mapping[str, Callable[..., Any]], space: dict[str, Any]) -> A
 _FOR_C = """
 define i64 @{name}({given}) {{
   %result = alloca i64
-  %status = call i32 @{symbol}(ptr %result, ptr null, {given})
-  %value = load i64, ptr %result
+  %status = call i32 @{symbol}({result} %result, {error} null, {given})
+  %value = load i64, {result} %result
   ret i64 %value
 }}
 """
@@ -195,7 +197,10 @@ def ir_text(source: str, name: str) -> str:
     given = ", ".join(f"i64 %a{place}" for place in range(count))
     symbol, text = made.fndesc.llvm_func_name, made.library.get_llvm_str()
     text = _EXPORTED.sub(r"\1internal ", _WIDTHS.sub("", str(text), count=1))
-    return text + _FOR_C.format(name=name, symbol=symbol, given=given)
+    # Pointers have types up to LLVM 14.
+    arguments = llvm.parse_assembly(text).get_function(symbol).arguments
+    result, error = (str(each.type) for each in islice(arguments, 2))
+    return text + _FOR_C.format(name=name, symbol=symbol, given=given, result=result, error=error)
 
 
 #: What numba exports is for its own calls, and our code has no widths either (native.ir_text).

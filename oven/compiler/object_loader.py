@@ -15,9 +15,10 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
-import sys
 from functools import cache
 from typing import NamedTuple
+
+from objectstore import system
 
 _MAGIC = b"\x7fELF\x02\x01\x01"
 _RELOCATABLE, _X86_64 = 1, 62
@@ -26,8 +27,7 @@ _BITS, _SYMBOLS, _RELOCATIONS = 1, 2, 4
 _UNWIND = 0x70000001  # tables for unwinding exceptions: none passes through our code
 _ADDRESS = 1  # the one supported relocation: a 64-bit address
 _UNDEFINED, _RESERVED = 0, 0xFF00
-_WRITABLE = mmap.PROT_READ | mmap.PROT_WRITE
-_EXECUTABLE = mmap.PROT_READ | mmap.PROT_EXEC
+_WRITABLE, _EXECUTABLE = 1 | 2, 1 | 4  # readable, too; `mmap` of Windows has no such names
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -110,7 +110,7 @@ class _Object:
 
 def link(code: bytes, symbol: str) -> int | None:
     """Load object code; return the function's address, None if it needs the compiler's loader."""
-    if sys.platform != "linux":
+    if not system.LINUX:
         return None
     try:
         return _load(_Object(code), symbol)
@@ -178,7 +178,7 @@ def _function(name: str) -> int:
 
 @cache
 def _process() -> ctypes.CDLL:
-    process = ctypes.CDLL(None, use_errno=True)
+    process = system.c_library()
     process.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     return process
 

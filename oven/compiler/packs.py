@@ -23,17 +23,17 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from objectstore import system
+
 _MAGIC = b"PRETZELP"
 _HEAD = struct.Struct("<8s16sQ")
 
 
-#: The number of the user that may do anything.
-ROOT = 0
 #: Stands for the symbol of what is no code.
 DATA = ""
 
 
-class Function(NamedTuple):
+class PackedFunction(NamedTuple):
     """A function of a pack; or data, whose symbol is DATA."""
 
     symbol: str
@@ -62,7 +62,7 @@ class Pack:
         found = self._data.get(key)
         return None if found is None else found.encode()
 
-    def find(self, key: str) -> Function | None:
+    def find(self, key: str) -> PackedFunction | None:
         """The function of this key; None if the pack has not got it, `Refused` if it is damaged."""
         entry = self._index.get(key)
         if entry is None:
@@ -72,7 +72,7 @@ class Pack:
         code = self._content[start : start + int(size)]
         if _checksum(code).hex() != checksum:
             raise Refused("a part of it is damaged")
-        return Function(str(symbol), code)
+        return PackedFunction(str(symbol), code)
 
 
 class Refused(Exception):
@@ -85,24 +85,16 @@ class Outdated(Refused):
 
 def read(path: Path, level: str, compilers: str) -> Pack:
     """Open a pack; `Refused` if it is damaged, of another release, or can be written by others."""
-    # Not blocking: opening a pipe that was put in the place of a pack must not hang.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    descriptor = os.open(path, system.READ | system.NO_LINK)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size < _HEAD.size:
             raise Refused("it is no pack")
-        if doubt := doubt_of(status):
+        if doubt := system.doubt_of(status):
             raise Refused(doubt)
         content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
         del file
     return opened(content, level, compilers, path)
-
-
-def doubt_of(status: os.stat_result) -> str:
-    """Why code in a file or folder may be another user's; empty if only we or root can write it."""
-    if status.st_uid not in {ROOT, os.geteuid()}:
-        return "it belongs to another user"
-    return "other users can write to it (chmod go-w it)" if status.st_mode & 0o022 else ""
 
 
 def opened(
@@ -129,7 +121,7 @@ def opened(
     return Pack(path, content, index)
 
 
-def write(path: Path, level: str, compilers: str, functions: Mapping[str, Function]) -> None:
+def write(path: Path, level: str, compilers: str, functions: Mapping[str, PackedFunction]) -> None:
     """Write a pack; readers see all of it or nothing."""
     data = {key: each.code.decode() for key, each in functions.items() if each.symbol == DATA}
     code_of = {key: each for key, each in sorted(functions.items()) if key not in data}

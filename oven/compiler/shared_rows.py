@@ -222,12 +222,12 @@ SOURCES = {
 
 
 def address(name: str) -> int:
-    """Where one of these functions is."""
+    """The address of one of these functions."""
     return cache.machine_code(key(name), name, partial(_build, SOURCES[name], name))
 
 
 def compiled() -> bool:
-    """Whether all of them are there; False where there is no compiler for what no cache has."""
+    """True if all of them are there; False where there is no compiler for what no cache has."""
     with suppress(NoCompiler):
         return all(map(address, SOURCES))
     return False
@@ -239,7 +239,7 @@ def key(name: str) -> str:
     return combine(cache.compilers(), Path(__file__).read_bytes(), name)
 
 
-def _build(source: str, name: str, symbol: str) -> cache.Code:
+def _build(source: str, name: str, symbol: str) -> cache.MachineCode:
     """Its code. Only these functions wait for other threads, so no others know the words below."""
     import llvmlite.binding as llvm
 
@@ -258,7 +258,7 @@ def _build(source: str, name: str, symbol: str) -> cache.Code:
     function, _ = module.write(definition, symbol, (INT64,) * 4)
     made = native.optimised(llvm.parse_assembly(str(module.llvm)))
     code = bytes(machine.target_machine().emit_object(made))
-    return cache.Code(function.name, code, str(made), text)
+    return cache.MachineCode(function.name, code, str(made), text)
 
 
 def _atomics() -> dict[str, Intrinsic]:
@@ -270,7 +270,7 @@ def _atomics() -> dict[str, Intrinsic]:
     order = "seq_cst"
 
     def load(b: Builder, args: Values) -> ir.Value:
-        return b.load_atomic(b.place(args, WORD), order, 8, typ=WORD)
+        return b.load_atomic(b.place(args, WORD), order, 8)
 
     def store(b: Builder, args: Values) -> None:
         *where, value = args

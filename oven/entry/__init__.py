@@ -1,1 +1,1 @@
-"""How Python calls a plan: machine code that reads rows where the interpreter keeps them."""
+"""Entries from Python: machine code that reads rows where the interpreter keeps them."""

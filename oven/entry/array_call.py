@@ -79,9 +79,9 @@ def open_array_call(
     entry: Call,
     fallback: Callable[[Any], Any],
     names: tuple[str, ...] | None = None,
-    converted: Conversion | None = None,
+    converted: FixedLabels | None = None,
 ) -> Callable[[Any], Any] | None:
-    """What answers for a block, by these names or with the first output, if it can be made.
+    """The call for a block, by these names or with the first output, if it can be made.
 
     With a conversion the first output is converted, and the fallback has to answer with that, too.
     """
@@ -102,14 +102,14 @@ def open_array_call(
     return native_function(ARRAY_CALL, fill)
 
 
-class Conversion:
+class FixedLabels:
     """Labels of fixed width, for the numbers of labels that a plan answers with."""
 
     def __init__(self, labels: NDArray[np.str_]) -> None:
         self._labels = labels
 
     @classmethod
-    def of_labels(cls, item: Node, dtype: np.dtype[Any]) -> Conversion | None:
+    def of_labels(cls, item: Node, dtype: np.dtype[Any]) -> FixedLabels | None:
         """That of the numbers which a node looks strings of fixed width up for, if it does that."""
         names = named_output(item).names if dtype.kind == "U" else None
         return None if names is None else cls(names.astype(dtype))

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Record, Text, Vector
 from flour.data.batch import BatchReader
 from flour.data.coerce_values import document
@@ -29,7 +30,7 @@ from oven.entry.builtin import Contents, native_function
 from oven.entry.forms import DOCUMENTS, VECTORS
 from oven.entry.row_layout import document_rows, rows_contents
 from oven.entry.tables import (
-    Memory,
+    CallMemory,
     Output,
     PlanSteps,
     leaves_all,
@@ -44,7 +45,7 @@ Call = Callable[[object], Answers]
 
 
 class EntryLayout(NamedTuple):
-    """What an entry needs to know of a plan."""
+    """The facts about a plan that an entry needs."""
 
     run: NativeRun
     kind: Vector | Text
@@ -88,7 +89,7 @@ def open_array_entry(found: EntryLayout, fallback: Call) -> Call | None:
     dtype, width = np.dtype(kind.dtype), kind.width
 
     def vectors() -> Contents:
-        memory = Memory.of(run, len(found.outputs), width * dtype.itemsize)
+        memory = CallMemory.of(run, len(found.outputs), width * dtype.itemsize)
         scratch = shared_scratch(memory.size)
         words = {**memory.words(), "SCRATCH": scratch.ctypes.data, "FALLBACK": id(fallback)}
         words |= {"DTYPE": id(dtype), "ITEM_BYTES": dtype.itemsize, "WIDTH": width}
@@ -151,6 +152,8 @@ def decoding(kind: Text, slow: Call, opened: Callable[[Call], Call]) -> Call:
 
 
 def _only(value: Any) -> Any:
-    """The first row of an output, a scalar as Python's own number."""
+    """The first row of an output, a scalar as Python's own number; a sparse row is a matrix."""
+    if isinstance(value, Sparse):
+        return value
     first = value[0]
     return first.item() if isinstance(first, np.generic) else first

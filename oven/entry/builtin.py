@@ -28,14 +28,14 @@ class NativeTable(np.ndarray[Any, Any]):
 
 
 class Contents(NamedTuple):
-    """What goes into a function's table by name, and what has to live as long."""
+    """The words of a function's table by name, and the objects to keep alive with it."""
 
     words: Mapping[str, int]
     kept: tuple[Any, ...]
 
 
 class Style(NamedTuple):
-    """How Python is to call a function, and what `help` says of it."""
+    """The calling convention of a function, and its text for `help`."""
 
     name: bytes
     doc: bytes
@@ -92,18 +92,18 @@ def native_function(
 
 
 def compiled(code: EntryCode, style: Style = ONE) -> int:
-    """Where the machine code of this text is; it is compiled where no cache has it."""
+    """The address of this text's machine code, compiled if no cache has it."""
     return cache.machine_code(code.key, code.name, partial(_build, code, style.words))
 
 
 def is_loaded(template: Template) -> bool:
-    """Whether this function's machine code is in the process: making another takes no time."""
+    """True if this function's machine code is in the process: making another takes no time."""
     code = entry_code(template)
     return code is not None and cache.here(code.key)
 
 
 def code_address(function: Callable[..., Any]) -> int:
-    """Where the machine code of a built-in function is: calling it there saves looking for it."""
+    """The address of a built-in function's machine code: calling it saves a look-up."""
     return int(_function_of(function))
 
 
@@ -132,7 +132,7 @@ _methods: dict[tuple[int, Style], _Method] = {}
 
 
 def _described(where: int, style: Style) -> int:
-    """Where Python's description of this code is."""
+    """The address of Python's description of this code."""
     found = _methods.get((where, style))
     if found is None:
         made = _Method(style.name, where, style.flags, style.doc)
@@ -140,7 +140,7 @@ def _described(where: int, style: Style) -> int:
     return ctypes.addressof(found)
 
 
-def _build(code: EntryCode, words: int, given: str) -> cache.Code:
+def _build(code: EntryCode, words: int, given: str) -> cache.MachineCode:
     from oven.compiler import native, source_check  # loading code needs no compiler
 
     text = code.text.replace(f"def {code.name}(", f"def {given}(", 1)

@@ -28,7 +28,7 @@ from oven.entry.forms import COLUMNS, NAMED
 from oven.entry.generator import FALLBACK
 from oven.entry.opaque_entry import open_opaque_entry
 from oven.entry.record_entry import open_record_entry
-from oven.entry.row_layout import Reading, Rows, rows_contents, rows_of
+from oven.entry.row_layout import Reading, RowLayout, rows_contents, rows_of
 from oven.entry.tables import PlanSteps
 
 #: Which dimensions an array may have: bits of the table's word RANKS.
@@ -84,13 +84,13 @@ def open_columns_entry(
     return native_function(NAMED, lambda: Contents(words, (name, straight, entry)))
 
 
-def columns_of(plan: PlanSteps, ranks: Mapping[str, int]) -> Rows | None:
+def columns_of(plan: PlanSteps, ranks: Mapping[str, int]) -> RowLayout | None:
     """The arrays that come in, of a plan that is native code from them to its answers."""
     return rows_of(plan, partial(_reading, ranks))
 
 
 def _reading(ranks: Mapping[str, int], name: str, kind: Type | None) -> Reading | None:
-    """How an array for this type is read; None where there is more to it."""
+    """The reading of an array for this type; None where there is more to it."""
     read, width, dtype, allowed = "SKIP", 1, "object", FLAT | COLUMN
     match kind:
         case None:
@@ -115,8 +115,8 @@ def _reading(ranks: Mapping[str, int], name: str, kind: Type | None) -> Reading 
     return Reading(read, more, width, read in {"STRING", "TEXT"})
 
 
-def columns_contents(found: Rows, fallback: Callable[[object], Any]) -> Contents:
-    """What the table of the machine code for arrays says."""
+def columns_contents(found: RowLayout, fallback: Callable[[object], Any]) -> Contents:
+    """The table of the machine code for arrays."""
     words = {"FALLBACK": id(fallback), "BARE": int(found.bare)}
     words |= {"OBJECT": id(np.dtype(object)), "CELLS": id(CELLS)}
     return rows_contents(found, words, fallback)
@@ -144,7 +144,7 @@ class LazyEntry:
         self._table = weakref.ref(entry.__self__)
 
     def __call__(self, data: object) -> Any:
-        """What the real one answers."""
+        """Answers of the real entry."""
         if self._dtype is not None and isinstance(data, np.ndarray) and data.dtype != self._dtype:
             return self._fallback(data)
         return (self._made or self._settled())(data)

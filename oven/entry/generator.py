@@ -142,7 +142,7 @@ def entry_code(template: Template) -> EntryCode | None:
 
 
 def _entry_code(template: Template, layout: Layout) -> EntryCode:
-    """What is known of an entry without its text, from the code cache or a pack."""
+    """An entry's code without its text, from the code cache or a pack."""
 
     def content() -> bytes:
         made = generated(template, layout)

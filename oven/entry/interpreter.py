@@ -1,4 +1,4 @@
-"""Where the running interpreter and numpy keep things, measured on live objects.
+"""The memory layout of the running interpreter and numpy, measured on live objects.
 
 Machine code that reads objects needs offsets: at which byte an array has its data, a list its
 items, a string its hash. They differ between versions of CPython (tuples have grown a word in
@@ -22,16 +22,21 @@ from weakref import ref
 
 import numpy as np
 
+from objectstore import system
+
+#: numpy 1, whose dtypes have sizes of 32 bits.
+_FIRST = np.__version__.startswith("1.")
+
 
 class Offset(NamedTuple):
-    """Where a field of an object is: the number's dtype, and how many of them come before."""
+    """The place of a field in an object: its dtype, and how many such numbers come before."""
 
     dtype: str
     place: int
 
 
 class Layout(NamedTuple):
-    """What was measured: offsets of fields, and numbers that flags of arrays and dtypes have."""
+    """The measured layout: offsets of fields, and numbers of flags of arrays and dtypes."""
 
     offsets: Mapping[str, Offset]
     numbers: Mapping[str, int]
@@ -121,8 +126,8 @@ def _pointer(name: str, samples: Samples, readable: Readable) -> dict[str, Offse
 
 @contextmanager
 def _mapped() -> Iterator[Readable]:
-    """Whether memory may be read: the kernel refuses to write what is not mapped into a pipe."""
-    write = ctypes.CDLL(None).write
+    """True if memory may be read: the kernel refuses to write what is not mapped into a pipe."""
+    write = system.function("write")
     write.argtypes, write.restype = (
         (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t),
         ctypes.c_ssize_t,
@@ -141,7 +146,7 @@ def _mapped() -> Iterator[Readable]:
 
 
 def _changed(before: bytes, after: bytes, code: str) -> set[int]:
-    """Which numbers of an object's memory are no longer what they were."""
+    """The numbers of an object's memory that have changed."""
     size = struct.calcsize(code)
     places = range(0, len(before) - size + 1, size)
     return {at // size for at in places if before[at : at + size] != after[at : at + size]}
@@ -237,7 +242,8 @@ def _of_dtypes() -> dict[str, Offset]:
     if 2 * place + 1 not in _places("i", [(each, (each.num,)) for each in kinds], 4):
         raise _AmbiguousError("DTYPE_KIND")
     sizes = [(np.dtype(f"U{n}"), 4 * n) for n in (7, 1234, 99)]
-    return {"DTYPE_KIND": Offset("int64", place)} | _field("DTYPE_SIZE", "int64", sizes)
+    size = _field("DTYPE_SIZE", "int32" if _FIRST else "int64", sizes)
+    return {"DTYPE_KIND": Offset("int64", place)} | size
 
 
 def _numbers(offsets: Mapping[str, Offset]) -> dict[str, int]:
@@ -280,7 +286,8 @@ def address(name: str) -> int:
     """The address of what has this name in C: a type, an object, a function; 0 if unknown."""
     if name == "PyArray_Empty":
         # From the table that numpy hands to extension modules, if it is where it should be.
-        capsule = getattr(getattr(np, "_core", None), "_multiarray_umath", None)
+        core = getattr(np, "core" if _FIRST else "_core", None)
+        capsule = getattr(core, "_multiarray_umath", None)
         table = getattr(capsule, "_ARRAY_API", None)
         if table is None:
             return 0
@@ -298,7 +305,7 @@ _pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char
 
 
 def slots(kind: type, names: Sequence[str]) -> list[int] | None:
-    """Which word of an object of this class holds each of these slots."""
+    """The word of an object of this class that holds each of these slots."""
     blank: Any = object.__new__(kind)
     marks = [object() for _ in names]
     for name, mark in zip(names, marks, strict=True):

@@ -32,7 +32,7 @@ class Given(NamedTuple):
     width: int
 
     def fits(self, block: Any) -> bool:
-        """Whether a block is such an array."""
+        """True if a block is such an array."""
         whole = type(block) is np.ndarray and block.dtype == self.dtype and block.ndim == 2
         return whole and block.shape[1] == self.width
 
@@ -58,7 +58,7 @@ def _part(item: Node) -> Node | None:
 
 
 def _given(item: Node, inputs: Mapping[str, Type]) -> list[Given] | None:
-    """What is handed over; None unless it is the plan's inputs, blocks of numbers in rows."""
+    """The inputs to hand over; None unless they are blocks of numbers in rows."""
     op = item.op
     assert isinstance(op, Opaque), "it was looked for"
     found = []
@@ -77,7 +77,7 @@ def _is_block(wire: PartWire) -> bool:
 
 
 def _leaf(item: Node, op: Opaque) -> PartWire | None:
-    """Which of the part's values is an output, as it is: a block, or one number a row."""
+    """The wire of the part that is an output as it is: a block, or one number a row."""
     single = isinstance(item.op, Element)
     below = item.inputs[0] if single else item
     if isinstance(below.op, Field):
@@ -133,7 +133,7 @@ def _single(
 
 
 def _feed(given: Sequence[Given], data: object) -> dict[str, Any] | None:
-    """What goes to onnxruntime of a dict of arrays with the same number of rows."""
+    """The feed for onnxruntime from a dict of arrays with one number of rows."""
     if type(data) is not dict and len(given) == 1:
         data = {given[0].label: data}
     if type(data) is not dict or len(data) != len(given):

@@ -13,18 +13,20 @@ plan has one.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
-from flour.core.types import INTS, Category, Scalar, Text, Type, Vector
+from flour.core.types import INTS, Category, Record, Scalar, Text, Type, Vector
 from flour.data.arrow_strings import NONE
 from flour.data.nulls import Nulls
 from oven.codegen.ports import Port
-from oven.entry.array_entry import Call, EntryLayout, open_array_entry
+from oven.entry.array_entry import Answers, Call, EntryLayout, open_array_entry
 from oven.entry.builtin import Contents, native_function
 from oven.entry.forms import RECORDS
-from oven.entry.row_layout import Reading, Rows, rows_contents, rows_of
+from oven.entry.row_layout import Reading, RowLayout, rows_contents, rows_of
 from oven.entry.tables import PlanSteps
 
 
@@ -33,12 +35,42 @@ def open_record_entry(plan: PlanSteps, fallback: Call, nulls: Nulls | None = Non
 
     Where None among words may stand for NaN, it goes to `nulls`, and then to an entry of its own.
     """
+    digits = [name for name, kind in _fields(plan.inputs) if kind == Category(digits=True)]
+    if digits:
+        return _spelling(digits, fallback, lambda slow: _opened(plan, slow, nulls))
+    return _opened(plan, fallback, nulls)
+
+
+def _fields(inputs: Mapping[str, Type]) -> list[tuple[str, Type]]:
+    found = (k.fields if isinstance(k, Record) else ((n, k),) for n, k in inputs.items())
+    return [field for fields in found for field in fields]
+
+
+def _spelling(
+    names: Sequence[str], slow: Call, opened: Callable[[Call], Call | None]
+) -> Call | None:
+    """The entry that `opened` makes; whole numbers in these columns become strings ahead."""
+    entry: weakref.ref[Call] | None = None  # the entry holds what is called here
+
+    def call(data: object) -> Answers:
+        made = entry() if entry is not None else None
+        if made is None or type(data) is not dict:
+            return slow(data)
+        spelt = {n: str(int(v)) for n in names if isinstance(v := data.get(n), int)}
+        return made({**data, **spelt}) if spelt else slow(data)
+
+    found = opened(call)
+    entry = None if found is None else weakref.ref(found)
+    return found
+
+
+def _opened(plan: PlanSteps, fallback: Call, nulls: Nulls | None) -> Call | None:
     found = rows_of(plan, partial(_reading, NONE))
     if found is None or (len(plan.inputs) == 1 and not found.listed):
         return None
     arrays = _arrays(found, fallback) or fallback
 
-    def contents(rows: Rows, otherwise: Call) -> Contents:
+    def contents(rows: RowLayout, otherwise: Call) -> Contents:
         words = {"FALLBACK": id(otherwise), "ARRAYS": id(arrays), "BY_POSITION": int(rows.listed)}
         return rows_contents(rows, words, otherwise, arrays)
 
@@ -52,7 +84,7 @@ def open_record_entry(plan: PlanSteps, fallback: Call, nulls: Nulls | None = Non
 
 
 def _reading(none: int, _: str, kind: Type | None) -> Reading | None:
-    """How a value of this type is read; None where there is more to it.
+    """The reading of a value of this type; None where there is more to it.
 
     `none` is the length of a cell for None among words; 0 where None is not read.
     """
@@ -75,7 +107,7 @@ def _reading(none: int, _: str, kind: Type | None) -> Reading | None:
 _READS = {"string": "STRING", "float64": "FLOAT64", "float32": "FLOAT32"}
 
 
-def _arrays(found: Rows, fallback: Call) -> Call | None:
+def _arrays(found: RowLayout, fallback: Call) -> Call | None:
     """The entry for rows of float64, where a record's columns are just that."""
     (port, *more), fields = found.run.inputs, tuple(found.fields.values())
     if more or not found.listed or found.run.rooms or not isinstance(port, Port):

@@ -23,7 +23,7 @@ from oven.codegen.stages import row_bytes
 from oven.entry import tables
 from oven.entry.builtin import Contents
 from oven.entry.generator import KINDS, READS, numbers_of
-from oven.entry.tables import Memory, Output, PlanSteps, aligned
+from oven.entry.tables import CallMemory, Output, PlanSteps, aligned
 from oven.run.native_run import NativeRun
 
 #: The bytes of a text, and what every port starts at a multiple of.
@@ -31,7 +31,7 @@ _CELL = 16
 
 
 class Reading(NamedTuple):
-    """How an entry reads one value of a row, or several of one name side by side."""
+    """An entry's reading of one value of a row, or of several of one name side by side."""
 
     #: One of READS.
     read: str
@@ -41,8 +41,8 @@ class Reading(NamedTuple):
     text: bool = False
 
 
-class Field(NamedTuple):
-    """How a value is read, where in the row it goes, and whether it has to be there."""
+class RowField(NamedTuple):
+    """The reading of a value, its place in the row, and whether it is required."""
 
     reading: Reading
     offset: int
@@ -58,13 +58,13 @@ class Conversion(NamedTuple):
     to_dtype: str
 
 
-class Rows(NamedTuple):
-    """How a plan's rows come in by name, and how they are laid out for its stages."""
+class RowLayout(NamedTuple):
+    """The names of a plan's rows, and their layout for its stages."""
 
     run: NativeRun
     outputs: tuple[Output, ...]
     #: Every value of a row by name, and what was declared for it.
-    fields: Mapping[str, Field]
+    fields: Mapping[str, RowField]
     kinds: Mapping[str, Type]
     conversions: tuple[Conversion, ...]
     #: Where the columns of each port are in a row.
@@ -75,7 +75,7 @@ class Rows(NamedTuple):
 
     @property
     def strings(self) -> list[int]:
-        """Where there are texts in a row."""
+        """Places of texts in a row."""
         return [
             offset + _CELL * place
             for reading, offset, _ in self.fields.values()
@@ -84,7 +84,7 @@ class Rows(NamedTuple):
 
     @property
     def bare(self) -> bool:
-        """Whether there is one array, which may come without its name.
+        """True if there is one array, which may come without its name.
 
         A vector of numbers is a row, whatever the plan's one input is.
         """
@@ -96,7 +96,7 @@ Reads = Callable[[str, Type | None], Reading | None]
 """From a value's name and type, None if no stage reads it, to how it is read, if it can be."""
 
 
-def rows_of(plan: PlanSteps, reads: Reads) -> Rows | None:
+def rows_of(plan: PlanSteps, reads: Reads) -> RowLayout | None:
     """The rows of a plan that is native code from them to its answers, if each can be read."""
     inputs, steps, outputs = plan
     if not steps or not isinstance(steps[0], NativeRun) or steps[0].stored:
@@ -113,7 +113,7 @@ def rows_of(plan: PlanSteps, reads: Reads) -> Rows | None:
     sizes = [-(-row_bytes(port.type) // _CELL) * _CELL for port in ports]
     *starts, size = accumulate(sizes, initial=0)
     places = _places(ports, starts, listed=listed)
-    fields: dict[str, Field] = {}
+    fields: dict[str, RowField] = {}
     conversions: list[Conversion] = []
     for name, kind in kinds.items():
         needed = name not in unread
@@ -122,19 +122,19 @@ def rows_of(plan: PlanSteps, reads: Reads) -> Rows | None:
             return None
         wanted = places.get(name, {})
         dtype = dtype_of(kind) if wanted else ""
-        fields[name] = Field(reading, wanted.get(dtype, size), needed)
+        fields[name] = RowField(reading, wanted.get(dtype, size), needed)
         size += 0 if dtype in wanted else _CELL * reading.width
         for other, place in wanted.items():
             if other != dtype:
                 conversions.append(Conversion(fields[name].offset, dtype, place, other))
     ends = tuple(starts), aligned(size + _CELL), listed
-    return Rows(run, made, fields, kinds, tuple(conversions), *ends)
+    return RowLayout(run, made, fields, kinds, tuple(conversions), *ends)
 
 
 def _places(
     ports: Sequence[Port], starts: Sequence[int], *, listed: bool
 ) -> dict[str, dict[str, int]]:
-    """Where in a row the value of each name goes, in each dtype that a port wants it in."""
+    """The place in a row of each name's value, in each dtype that a port wants."""
     found: dict[str, dict[str, int]] = {}
     for port, start in zip(ports, starts, strict=True):
         names = port.fields if listed else (port.label,)
@@ -144,18 +144,18 @@ def _places(
     return found
 
 
-def document_rows(run: NativeRun, outputs: tuple[Output, ...]) -> Rows:
+def document_rows(run: NativeRun, outputs: tuple[Output, ...]) -> RowLayout:
     """The rows of a plan that reads one document: a cell of text each."""
-    fields = {"": Field(Reading("TEXT", {}, text=True), 0, needed=True)}
-    return Rows(run, outputs, fields, {"": Text()}, (), (0,), _CELL, listed=False)
+    fields = {"": RowField(Reading("TEXT", {}, text=True), 0, needed=True)}
+    return RowLayout(run, outputs, fields, {"": Text()}, (), (0,), _CELL, listed=False)
 
 
 # --- the table ------------------------------------------------------------------------------------
 
 
-def rows_contents(found: Rows, words: Mapping[str, int], *kept: object) -> Contents:
+def rows_contents(found: RowLayout, words: Mapping[str, int], *kept: object) -> Contents:
     """The table of an entry that lays out these rows: these words, and what it says of fields."""
-    run, memory = found.run, Memory.of(found.run, len(found.outputs))
+    run, memory = found.run, CallMemory.of(found.run, len(found.outputs))
     rooms, sizes = tables.room_words(run, memory.size + 4 * found.row_bytes)
     scratch = tables.shared_scratch(rooms["SHARED_BYTES"])
     fields, more = _field_words(found)
@@ -164,8 +164,8 @@ def rows_contents(found: Rows, words: Mapping[str, int], *kept: object) -> Conte
     return tables.plan_contents(run, found.outputs, known, found, scratch, sizes, *more, *kept)
 
 
-def _field_words(found: Rows) -> tuple[dict[str, int], tuple[object, ...]]:
-    """What the table says of fields, and what has to be kept for it."""
+def _field_words(found: RowLayout) -> tuple[dict[str, int], tuple[object, ...]]:
+    """The table's words for fields, and the objects to keep for it."""
     labels = tuple(found.fields)
     index = {label: float(place) for place, label in enumerate(labels)}
     fields = list[list[int]]()

@@ -21,7 +21,7 @@ from oven.codegen.string_cells import TextCells
 from oven.entry.builtin import Contents, native_function
 from oven.entry.columns_entry import columns_contents, columns_of
 from oven.entry.forms import PACKED
-from oven.entry.row_layout import Rows
+from oven.entry.row_layout import RowLayout
 from oven.entry.tables import PlanSteps
 
 
@@ -39,7 +39,7 @@ _COLLECTED = 1 << 14
 
 
 def open_row_packing(plan: PlanSteps) -> PackRows:
-    """What lays out arrays for this plan; its answer is None for all other data."""
+    """A function that lays out arrays for this plan; its answer is None for other data."""
     kinds = list(plan.inputs.values())
     plain = len(kinds) == 1 and isinstance(kinds[0], Vector) and kinds[0].dtype != "string"
     found = None if plain else columns_of(plan, {})
@@ -63,7 +63,7 @@ def _nothing(_: object) -> None:
 
 
 def _laid(
-    native: Callable[[Any], Any], found: Rows, name: str | None, data: object
+    native: Callable[[Any], Any], found: RowLayout, name: str | None, data: object
 ) -> PackedRows | None:
     if name is not None and type(data) is list:  # documents
         documents = np.empty(len(data), object)

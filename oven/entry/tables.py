@@ -1,4 +1,4 @@
-"""What the table of an entry says of a plan: what runs, the outputs, and the memory for a call."""
+"""An entry's table of a plan: the code that runs, the outputs, and the memory for a call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oven.run.native_run import LONGEST, RELEASE_BYTES, TEXT_BYTES, NativeRun, r
 
 
 class PlanSteps(NamedTuple):
-    """What an entry opens: a plan's inputs, its steps in order, and the nodes of its outputs."""
+    """The parts of a plan that an entry opens: inputs, steps in order, nodes of the outputs."""
 
     inputs: Mapping[str, Type]
     steps: Sequence[NativeRun | Stage]
@@ -42,7 +42,7 @@ def named_output(item: Node) -> Output:
 
 
 def leaves_all(run: NativeRun, outputs: Sequence[Output]) -> bool:
-    """Whether each column that the native code leaves is a dense output, and each output one.
+    """True if each column of the native code is a dense output, and each output one column.
 
     Two outputs may be the same column. Answers stored sparsely are made by `Plan.run`.
     """
@@ -54,7 +54,7 @@ def leaves_all(run: NativeRun, outputs: Sequence[Output]) -> bool:
 def plan_contents(
     run: NativeRun, outputs: Sequence[Output], words: Mapping[str, int], *kept: object
 ) -> Contents:
-    """What the table of every entry says, besides these words: what to run, and its outputs."""
+    """The common words of every entry's table, besides these: the code to run, and its outputs."""
     columns = {item: place for place, item in enumerate((*run.inputs, *run.outputs))}
     shelf: list[None] = [None] * len(outputs)
     where = list_items(shelf)
@@ -70,7 +70,7 @@ def plan_contents(
 
 
 def _output_row(item: Output, column: int) -> list[int]:
-    """What an entry's table says of an output that is this column, all but where its shelf is."""
+    """The words of an output that is this column, all but the address of its shelf."""
     kind = item.node.type
     assert isinstance(kind, Scalar | Category | Vector)
     dtype = np.dtype(object if item.names is not None else kind.dtype)
@@ -95,8 +95,8 @@ def aligned(size: int) -> int:
     return -(-size // 64) * 64
 
 
-class Memory(NamedTuple):
-    """How the memory of a call begins: io table, cells of one row's scalars, the stages' own."""
+class CallMemory(NamedTuple):
+    """The head of a call's memory: io table, cells of one row's scalars, the stages' own."""
 
     cells: int
     row: int
@@ -104,7 +104,7 @@ class Memory(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, run: NativeRun, outputs: int, row_bytes: int = 0) -> Memory:
+    def of(cls, run: NativeRun, outputs: int, row_bytes: int = 0) -> CallMemory:
         """That of a plan with so many outputs; a vector that comes as a list lies in it too."""
         cells = aligned(16 * (1 + len(run.inputs) + len(run.outputs)))
         row = cells + aligned(8 * outputs)
@@ -112,13 +112,13 @@ class Memory(NamedTuple):
         return cls(cells, row, stages, stages + aligned(run.scratch_bytes))
 
     def words(self) -> dict[str, int]:
-        """What an entry's table says of it."""
+        """Its words in an entry's table."""
         made = {"CELLS": self.cells, "ROW": self.row, "STAGES": self.stages}
         return made | {"SCRATCH_BYTES": self.size}
 
 
 def room_words(run: NativeRun, size: int) -> tuple[dict[str, int], NDArray[np.int64]]:
-    """What an entry's table says of memory that depends on documents, `size` bytes aside."""
+    """The words for memory that depends on documents, `size` bytes aside."""
     sizes = [
         [*room, place == len(each) - 1]
         for each in run.form.rooms

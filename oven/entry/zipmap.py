@@ -58,7 +58,7 @@ ZIPMAP = Template("zipped", _CODE, PARTS)
 
 
 def zipmap(labels: Sequence[Hashable]) -> Rows:
-    """What makes a list of dicts with these keys of a block of float32, a row each.
+    """A function that turns a block of float32 into a list of dicts with these keys, one a row.
 
     Keys come in their order, as from onnxruntime, so that tables made of the dicts are the same.
     """

@@ -37,19 +37,15 @@ def report(plan: Plan, trace: RewriteTrace | None) -> None:
             debug.say(at, f"== {step}\n{explain(plan, step)}")
     target = os.environ.get("PRETZEL_DUMP")
     if target:
-        _dump(plan, trace, Path(target))
+        # One file a step, in a directory of this plan; no times, so that runs can be compared.
+        steps = [("logical", listing(plan.flow.outputs))]
+        steps += [(one.name, one.text()) for one in (trace.passes if trace is not None else ())]
+        steps += [(step, explain(plan, step)) for _, step in _CODE]
+        folder = Path(target) / f"plan-{next(_plans):03}"
+        folder.mkdir(parents=True, exist_ok=True)
+        for place, (name, text) in enumerate(steps):
+            safe = re.sub(r"[^A-Za-z0-9_]+", "-", name)
+            (folder / f"{place:02}-{safe}.txt").write_text(text + "\n", encoding="utf-8")
 
 
 _CODE = ((1, "stages"), (4, "source"), (5, "llvm"), (5, "asm"))
-
-
-def _dump(plan: Plan, trace: RewriteTrace | None, target: Path) -> None:
-    """One file a step, in a directory of this plan; no times, so that runs can be compared."""
-    steps = [("logical", listing(plan.flow.outputs))]
-    steps += [(one.name, one.text()) for one in (trace.passes if trace is not None else ())]
-    steps += [(step, explain(plan, step)) for _, step in _CODE]
-    folder = target / f"plan-{next(_plans):03}"
-    folder.mkdir(parents=True, exist_ok=True)
-    for place, (name, text) in enumerate(steps):
-        safe = re.sub(r"[^A-Za-z0-9_]+", "-", name)
-        (folder / f"{place:02}-{safe}.txt").write_text(text + "\n", encoding="utf-8")

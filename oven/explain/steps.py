@@ -54,14 +54,14 @@ def explain(plan: Plan, stage: str = "stages", form: str = "text", data: object 
 
 
 def _stages(plan: Plan, form: str) -> str:
-    rows = [_stage_row(plan, number, stage) for number, stage in enumerate(plan.stages)]
+    rows = [_stage_row(plan, number, stage) for number, stage in enumerate(plan.program.stages)]
     head = f"{len(rows)} stages, {len(_black(plan))} of them black; {_tier(plan)}"
-    if plan.compiler != "pretzel":
-        head += f"; compiled by {plan.compiler}"
+    if plan.program.compiler != "pretzel":
+        head += f"; compiled by {plan.program.compiler}"
     if unicode := characters.version(plan.flow):
         head += f"; characters of Unicode {unicode}"
     if form == "html":
-        drawn = drawing(plan.optimised, "the program after all rules")
+        drawn = drawing(plan.program.optimised, "the program after all rules")
         return page("Stages", head, table(STAGE_COLUMNS, rows, marked=_black(plan)) + drawn)
     lines = [head]
     for row in rows:
@@ -73,15 +73,15 @@ def _stages(plan: Plan, form: str) -> str:
 
 def _black(plan: Plan) -> set[int]:
     """The numbers of the stages without native code."""
-    return {number for number, stage in enumerate(plan.stages) if not stage.native}
+    return {number for number, stage in enumerate(plan.program.stages) if not stage.native}
 
 
 def _tier(plan: Plan) -> str:
-    """Who answers, and how long until native code does."""
-    left = plan.seconds_left
-    answers = "native code answers" if plan.tier else "definitions answer"
+    """The tier that answers, and the time until native code does."""
+    left = plan.code.seconds_left
+    answers = "native code answers" if plan.code.tier else "definitions answer"
     compiled = f", about {left:.1f} s of compiling left" if left else ""
-    return f"tier {plan.tier}: {answers}{compiled}"
+    return f"tier {plan.code.tier}: {answers}{compiled}"
 
 
 def _stage_row(plan: Plan, number: int, stage: Stage) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def _value(value: Value) -> str:
 
 def origins(plan: Plan, stage: Stage) -> list[str]:
     """The estimators, or the lines, that a stage came from, in the order of the program."""
-    origins_of = plan.optimised.origins()
+    origins_of = plan.program.optimised.origins()
     found = sorted({origin for item in stage.nodes for origin in origins_of.get(item, ())})
     steps: dict[str, dict[str, None]] = {}
     for origin in found:
@@ -149,7 +149,7 @@ def assembly_of(stage: Stage) -> str:
 
 def _code(plan: Plan, form: str, title: str, text: Callable[[Stage], str]) -> str:
     parts = []
-    for number, stage in enumerate(plan.stages):
+    for number, stage in enumerate(plan.program.stages):
         names, runs_on = ", ".join(item.op.name for item in stage.nodes), stage.nodes[0].op.runs_on
         runner = "as Python" if runs_on == "python" else f"on {runs_on}"
         if stage.native:
@@ -207,7 +207,7 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 
 STEPS: dict[str, Callable[[Plan, str], str]] = {
     "logical": lambda plan, form: flour.show(plan.flow, form),
-    "optimised": lambda plan, form: flour.show(plan.optimised, form),
+    "optimised": lambda plan, form: flour.show(plan.program.optimised, form),
     "stages": _stages,
     "source": lambda plan, form: _code(plan, form, "Source", lambda stage: stage.source),
     "llvm": lambda plan, form: _code(plan, form, "LLVM IR", llvm_of),

@@ -67,11 +67,20 @@ def measure(plan: Plan, data: object = None) -> Timed:
     """Run the plan on these rows, or on random ones; the best time of several for each stage."""
     plan.wait()
     if data is None:
-        columns, rows = {**sample(plan.inputs, SAMPLE_ROWS), **_csv_lines(plan)}, SAMPLE_ROWS
+        found = {}
+        for item in plan.flow.nodes():
+            if isinstance(item.op, ParseCsv) and isinstance(item.inputs[0].op, Source):
+                kinds: Any = zip(item.op.labels, item.op.kinds, strict=True)
+                fields = list(sample(dict(kinds), SAMPLE_ROWS).values())
+                lines = StringIO()
+                out = writer(lines, delimiter=item.op.separator, lineterminator="\0")
+                out.writerows(zip(*fields, strict=True))
+                found[item.inputs[0].op.label] = np.array(lines.getvalue().split("\0")[:-1], object)
+        columns, rows = {**sample(plan.inputs, SAMPLE_ROWS), **found}, SAMPLE_ROWS
     else:
         columns, rows = coerce(plan.inputs, data)
     values: dict[Value, Any] = {}
-    times = tuple(_stage_time(stage, values, columns, rows) for stage in plan.stages)
+    times = tuple(_stage_time(stage, values, columns, rows) for stage in plan.program.stages)
     whole = _best(lambda: plan.run_columns(columns, rows))[0]
     return Timed(rows, "random" if data is None else "given", times, whole)
 
@@ -91,14 +100,15 @@ def staged(plan: Plan, data: object) -> tuple[dict[str, Any], int, tuple[StageSp
     It takes longer than `run`, as all values pass through memory. Rows that native code refuses are
     answered by the reference interpreter, and only the stages up to the refusal have spans.
     """
-    plan = plan.for_dtypes(data).wait()
+    plan = (plan.variants.of(data) or plan).wait()
     columns, rows = coerce(plan.inputs, data)
     values: dict[Value, Any] = {}
     spans: list[StageSpan] = []
-    outputs = plan.optimised.outputs
-    runs = [NativeRun.of([each], each.outputs) if each.source else None for each in plan.stages]
+    outputs = plan.program.optimised.outputs
+    stages = plan.program.stages
+    runs = [NativeRun.of([each], each.outputs) if each.source else None for each in stages]
     try:
-        for stage, run in zip(plan.stages, runs, strict=True):
+        for stage, run in zip(stages, runs, strict=True):
             began = perf_counter()
             if run is None:
                 values |= interpret(stage.nodes[0], values, columns)
@@ -110,7 +120,7 @@ def staged(plan: Plan, data: object) -> tuple[dict[str, Any], int, tuple[StageSp
             name: output_value(item, values, columns) for name, item in outputs.items()
         }
     except RowsRefused:
-        outputs_by_name = by_definition(plan.optimised, columns)
+        outputs_by_name = by_definition(plan.program.optimised, columns)
     answers = {name: public(value, outputs[name].type) for name, value in outputs_by_name.items()}
     return answers, rows, tuple(spans)
 
@@ -157,20 +167,6 @@ def sample(inputs: Mapping[str, Type], rows: int) -> dict[str, Any]:
     """Random columns of these types, the same ones every time."""
     rng = np.random.default_rng(0)
     return {name: _random(rng, kind, rows) for name, kind in inputs.items()}
-
-
-def _csv_lines(plan: Plan) -> dict[str, Any]:
-    """Random records for the inputs that are read as lines of CSV."""
-    found = {}
-    for item in plan.flow.nodes():
-        if isinstance(item.op, ParseCsv) and isinstance(item.inputs[0].op, Source):
-            kinds: Any = zip(item.op.labels, item.op.kinds, strict=True)
-            fields = list(sample(dict(kinds), SAMPLE_ROWS).values())
-            lines = StringIO()
-            out = writer(lines, delimiter=item.op.separator, lineterminator="\0")
-            out.writerows(zip(*fields, strict=True))
-            found[item.inputs[0].op.label] = np.array(lines.getvalue().split("\0")[:-1], object)
-    return found
 
 
 def _random(rng: np.random.Generator, kind: Type, rows: int) -> Any:  # noqa: PLR0911 (one for each kind)

@@ -13,23 +13,76 @@ from functools import lru_cache, partial
 from time import perf_counter
 from typing import NamedTuple
 
+from flour.core.errors import FlourError
 from flour.core.node import Node, node, topological
 from flour.core.op import Op
 from flour.core.provenance import Origin
+from flour.core.source import Source
+from flour.core.types import Type
 from flour.language.flow import Flow, with_origins
-from objectstore import combine
+from objectstore import Strings, combine
 from oven.errors import RewriteError
 from oven.optimise.passes import PASSES, Pass, possible
 from oven.optimise.pattern import Match, ProgramFacts
 from oven.optimise.rule import BITS, REASSOCIATES, Preserves, Rule
 from oven.optimise.summary import expression, listing
-from oven.optimise.verify import same_type, verify
+
+Outputs = Mapping[str, Node]
+
+
+def verify(before: Outputs, after: Outputs, who: str) -> None:
+    """Raise RewriteError unless `after` can replace `before`.
+
+    Outputs keep their names, order and types; inputs are a subset of the old ones; every new node
+    comes after its inputs and has frozen parameters and the type its operator infers.
+    """
+    if list(before) != list(after):
+        raise RewriteError(
+            f"{who} changed the outputs", found=f"{', '.join(before)} became {', '.join(after)}"
+        )
+    for name, item in before.items():
+        same_type(item, after[name], f"{who}, in output {name!r},")
+    order = topological(after.values())
+    old = set(topological(before.values()))
+    allowed = {item.op.label: item.type for item in old if isinstance(item.op, Source)}
+    index = {item: number for number, item in enumerate(order)}
+    for item in order:
+        if isinstance(item.op, Source) and allowed.get(item.op.label) != item.type:
+            raise RewriteError(f"{who} made an input of its own", found=f"{item.op} {item.type}")
+        if item not in old:
+            _check_new(item, index, who)
+
+
+def _check_new(item: Node, index: Mapping[Node, int], who: str) -> None:
+    """Raise RewriteError unless a new node is what a node has to be."""
+    for source in item.inputs:
+        if index[source] >= index[item]:
+            raise RewriteError(f"{who} made a circle", found=f"{source} and {item}")
+    for parameter in item.op.parameters():  # frozen, so that they cannot change under a plan
+        blobs = parameter.blobs() if isinstance(parameter, Strings) else (parameter,)
+        if any(blob.array.flags.writeable for blob in blobs):
+            raise RewriteError(f"{who} lost a parameter of {item.op.name}", found=repr(parameter))
+    try:
+        inferred: Type = item.op.infer(*(source.type for source in item.inputs))
+    except FlourError as problem:
+        raise RewriteError(f"{who} made a node that has no type", found=str(problem)) from problem
+    if inferred != item.type:
+        raise RewriteError(f"{who} changed a type", found=f"{item.type}, inferred {inferred}")
+
+
+def same_type(before: Node, after: Node, who: str) -> None:
+    """Raise RewriteError unless a replacement has the type of the node it replaces."""
+    if before.type != after.type:
+        raise RewriteError(
+            f"{who} changed a type",
+            found=f"{before.op.name}: {before.type} became {after.op.name}: {after.type}",
+            hint="this is a bug in the rule; PRETZEL_WITHOUT can switch it off",
+        )
+
 
 #: No sane set of rules needs more sweeps over a program, or makes it this much larger.
 MOST_SWEEPS = 200
 MOST_GROWTH = 10
-
-Outputs = Mapping[str, Node]
 
 
 def optimise(flow: Flow, *, exact: bool) -> Flow:
@@ -45,12 +98,12 @@ def trace(
 ) -> RewriteTrace:
     """The program after all rules that apply, with the trace of every pass."""
     # Every rule is listed, also those that are not tried.
-    tallies = {one: {rule: Tally() for rule in one.rules} for one in passes}
+    tallies = {one: {rule: RuleUse() for rule in one.rules} for one in passes}
     return _trace(flow, passes, exact=exact, tallies=tallies)
 
 
 def _trace(
-    flow: Flow, passes: Sequence[Pass], *, exact: bool, tallies: Mapping[Pass, dict[Rule, Tally]]
+    flow: Flow, passes: Sequence[Pass], *, exact: bool, tallies: Mapping[Pass, dict[Rule, RuleUse]]
 ) -> RewriteTrace:
     without = switched_off(passes)
     allowed = (BITS,) if exact else (BITS, REASSOCIATES)
@@ -116,7 +169,7 @@ class Sweep(NamedTuple):
     moved: Mapping[Node, Node]
 
 
-class Tally:
+class RuleUse:
     """Tries and applications of a rule in a pass, and the time spent on it."""
 
     def __init__(self) -> None:
@@ -131,7 +184,7 @@ class PassTrace(NamedTuple):
     before: Outputs
     after: Outputs
     sweeps: tuple[Sweep, ...]
-    tallies: Mapping[Rule, Tally]
+    tallies: Mapping[Rule, RuleUse]
     seconds: float
 
     @property
@@ -169,10 +222,10 @@ class RewriteTrace(NamedTuple):
 
     def table(self) -> str:
         """hits / tries, time, file and line of every rule that was tried, the slowest first."""
-        total: dict[Rule, Tally] = {}
+        total: dict[Rule, RuleUse] = {}
         for one in self.passes:
             for rule, tally in one.tallies.items():
-                into = total.setdefault(rule, Tally())
+                into = total.setdefault(rule, RuleUse())
                 into.tries += tally.tries
                 into.hits += tally.hits
                 into.seconds += tally.seconds
@@ -194,7 +247,7 @@ class _PassRun:
         one: Pass,
         may_apply: Callable[[Rule], bool],
         outputs: Outputs,
-        tallies: dict[Rule, Tally],
+        tallies: dict[Rule, RuleUse],
     ) -> None:
         self.name, self.before, self.outputs = one.name, outputs, outputs
         self._pass, self._may_apply, self.tallies = one, may_apply, tallies
@@ -244,7 +297,7 @@ class _PassRun:
 
     def _first(self, rules: Sequence[Rule], item: Node, facts: ProgramFacts) -> Firing | None:
         for rule in rules:
-            tally = self.tallies.setdefault(rule, Tally())
+            tally = self.tallies.setdefault(rule, RuleUse())
             started = perf_counter()
             rewritten = rule.try_at(item, facts)
             tally.seconds += perf_counter() - started

@@ -16,7 +16,7 @@ _HOUSE = Path(__file__).parent.parent.parent
 
 
 class Preserves(Enum):
-    """How far answers stay the same when a rule applies."""
+    """The degree to which a rule preserves answers."""
 
     #: Every bit of every answer, NaN and infinities included.
     BITS = "bits"
@@ -37,7 +37,7 @@ def always(_: Match) -> bool:
 
 @dataclass(eq=False)  # compared by identity, which is quick
 class Rule:
-    """Where `pattern` fits and `guard` is true, the root is replaced by the result of `build`.
+    """A rewrite: if `pattern` fits and `guard` is true, `build` replaces the root.
 
     `build` may return None to leave the program as it is.
     """

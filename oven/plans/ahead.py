@@ -106,7 +106,7 @@ def _widths(plan: Plan) -> Iterator[Plan]:
         if isinstance(kind, Vector) and kind.dtype == "float64" and not kind.sparse
     }
     if narrow:
-        yield plan.variant(kinds | narrow)
+        yield plan.variants.baked(kinds | narrow)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from flour.data.batch import BatchReader
 _WIDEST = 1 << 16
 
 
-class Answering(Protocol):
-    """What a plan is to this module."""
+class ArrowPlan(Protocol):
+    """A plan as this module uses it."""
 
     reader: BatchReader
 
@@ -40,13 +40,13 @@ class Answering(Protocol):
 
     @property
     def mixes_rows(self) -> bool:
-        """Whether the answers for a row depend on other rows."""
+        """True if the answers for a row depend on other rows."""
 
     def run(self, data: object) -> dict[str, Any]:
         """The answers for a block of rows."""
 
 
-def run_arrow(plan: Answering, data: object) -> Arrow:
+def run_arrow(plan: ArrowPlan, data: object) -> Arrow:
     """Every output, in the form that the data has."""
     pa = library()
     if isinstance(data, pa.Table):
@@ -69,13 +69,13 @@ def run_arrow(plan: Answering, data: object) -> Arrow:
     return _batch(plan, pa.record_batch(data))
 
 
-def _whole(plan: Answering, table: Arrow) -> Arrow:
+def _whole(plan: ArrowPlan, table: Arrow) -> Arrow:
     """A table in one batch, where its rows depend on each other."""
     return table.combine_chunks() if plan.mixes_rows else table
 
 
 def _answers(
-    plan: Answering, batches: Iterable[Arrow], schema: Arrow
+    plan: ArrowPlan, batches: Iterable[Arrow], schema: Arrow
 ) -> tuple[Arrow, Iterator[Arrow]]:
     """The columns of the answers, and the answers: those of the first batch say what all have."""
     rest = (batch for batch in batches if batch.num_rows)
@@ -84,7 +84,7 @@ def _answers(
     return first.schema, _each(plan, first, rest)
 
 
-def _each(plan: Answering, first: Arrow, rest: Iterator[Arrow]) -> Iterator[Arrow]:
+def _each(plan: ArrowPlan, first: Arrow, rest: Iterator[Arrow]) -> Iterator[Arrow]:
     yield first
     for number, batch in enumerate(rest, 1):
         try:
@@ -95,7 +95,7 @@ def _each(plan: Answering, first: Arrow, rest: Iterator[Arrow]) -> Iterator[Arro
         yield as_schema(first.schema, made)
 
 
-def _batch(plan: Answering, batch: Arrow) -> Arrow:
+def _batch(plan: ArrowPlan, batch: Arrow) -> Arrow:
     reader = ArrowReader(plan.inputs)
     few = None if plan.mixes_rows else reader.distinct(batch)
     if few is not None:
@@ -108,7 +108,7 @@ def _batch(plan: Answering, batch: Arrow) -> Arrow:
 
 
 def _in_parts(
-    plan: Answering, reader: ArrowReader, batch: Arrow, parts: list[NDArray[np.int64]]
+    plan: ArrowPlan, reader: ArrowReader, batch: Arrow, parts: list[NDArray[np.int64]]
 ) -> Arrow:
     """The answers for parts of a batch, in the order of the batch's rows."""
     pa = library()
@@ -140,7 +140,7 @@ def as_schema(schema: Arrow, batch: Arrow) -> Arrow:
     return pa.record_batch(columns, schema=schema)
 
 
-def _run(plan: Answering, reader: ArrowReader, batch: Arrow) -> Arrow:
+def _run(plan: ArrowPlan, reader: ArrowReader, batch: Arrow) -> Arrow:
     rows = plan.reader.nulls.settled(reader.read(batch))
     return answers_batch(plan.run(rows), plan.outputs)
 

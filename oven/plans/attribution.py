@@ -53,7 +53,7 @@ Words = Callable[[int, int], Iterable[Part]]
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """What each raw column adds to the score of each row: base + values is the score.
+    """Contributions of each raw column to each row's score: base + values is the score.
 
     `values` has a row for each row of the data, and a column for each of `columns`; with several
     scores (classes), they are its last axis. `base` is the score that nothing has been added to.
@@ -158,7 +158,7 @@ class Attribution:
         return float(errors if self.values.ndim == 2 else errors[self._score(row, None)])
 
     def _head(self, row: int) -> str:
-        """What is explained, from the base to the score."""
+        """The explained output, from the base to the score."""
         score, single = self._score(row, None), self.values.ndim == 2
         base = self.base if single else self.base[score]
         error = self.base_error if single or self.base_error is None else self.base_error[score]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import _thread
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
+from objectstore.system import at_fork
 from oven.compiler import cache, estimate, machine
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def _after_fork() -> None:
         each.start(shared())
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)
 
 
 #: Whether code that is in no cache is compiled on another thread unless a caller says otherwise.
@@ -72,7 +72,7 @@ class Needed(NamedTuple):
 
 
 def at_hand(needed: Sequence[Needed]) -> bool:
-    """Whether all of this is in a cache or pack; each that is gets loaded."""
+    """True if all of this is in a cache or pack; each that is gets loaded."""
     there = [cache.find(each.key, each.name) is not None for each in needed]
     return all(there)
 
@@ -152,7 +152,7 @@ class Pending(Generic[T]):
 
     @property
     def here(self) -> T | None:
-        """What was made, or None while it is not there; an error in making it is raised here."""
+        """The result, or None before it is there; an error in making it is raised here."""
         if self._made is None:
             # The local: another thread may be here too, and lets the future go.
             future = self._future
@@ -162,7 +162,7 @@ class Pending(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether it was made, or could not be."""
+        """True if it was made, or could not be."""
         return self._task is None
 
     def check(self) -> None:
@@ -190,7 +190,7 @@ class Pending(Generic[T]):
             future.add_done_callback(lambda _: call())
 
     def wait(self, timeout: float | None = None) -> T:
-        """What was made, as soon as it is there; TimeoutError when that takes too long."""
+        """The result as soon as it is there; TimeoutError if that takes too long."""
         future = self._future
         if self._made is None and future is not None:
             self._start()

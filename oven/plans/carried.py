@@ -45,20 +45,17 @@ def offer(buffer: NDArray[np.uint8], where: str) -> None:
         if not found:
             return
         try:
-            cache.offer(_pack(archive, found))
+            triple, features = machine.triple(), machine.features()
+            level = next(
+                (each for each in levels.runnable(triple, features) if each.name in found), None
+            )
+            if level is None:
+                raise packs.Refused(f"it is for {', '.join(found)}")
+            blob = archive.load(found[level.name])
+            if not isinstance(blob, Blob):
+                raise packs.Refused("it is no pack")
+            cache.offer(packs.opened(blob.array.tobytes(), level.name, cache.compilers()))
         except (packs.Refused, StoreError, ValueError, TypeError, KeyError) as problem:
             what = problem.what if isinstance(problem, StoreError) else str(problem)
             said = f"{where}: the machine code in it is not used: {what}; code is compiled instead"
             warnings.warn(said, RuntimeWarning, stacklevel=2)
-
-
-def _pack(archive: Archive, found: Mapping[str, str]) -> packs.Pack:
-    """The pack of the best level that this processor runs."""
-    triple, features = machine.triple(), machine.features()
-    level = next((each for each in levels.runnable(triple, features) if each.name in found), None)
-    if level is None:
-        raise packs.Refused(f"it is for {', '.join(found)}")
-    blob = archive.load(found[level.name])
-    if not isinstance(blob, Blob):
-        raise packs.Refused("it is no pack")
-    return packs.opened(blob.array.tobytes(), level.name, cache.compilers())

@@ -1,4 +1,4 @@
-"""Which characters a plan knows: those of a version of Unicode, which a saved plan says.
+"""The characters of a plan: those of a version of Unicode, which a saved plan states.
 
 What is a letter, what a small one, what an accent is asked of the running Python, as scikit-learn
 does, and made into tables when a plan is baked or loaded. So a plan answers as its library would

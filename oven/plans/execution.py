@@ -52,14 +52,14 @@ class Execution:
 
     def __init__(self, plan: Plan, data: object) -> None:
         #: The rows as native code reads them, where machine code could lay them out.
-        self._laid, self._data = plan.pack_rows(data), data
-        self._plan = plan if self._laid else plan.for_dtypes(data)
+        self._laid, self._data = plan.code.pack_rows(data), data
+        self._plan = (None if self._laid else plan.variants.of(data)) or plan
         self._columns: dict[str, Columns] | None = None
         self.rows = self._laid.rows if self._laid else self._coerced()
         #: Whether all rows have to go in one chunk, as their answers depend on each other.
         self.uncut = self._plan.mixes_rows
         self._outputs = self._plan.leaves
-        self._steps: Sequence[NativeRun | Stage] = self._plan.steps
+        self._steps: Sequence[NativeRun | Stage] = self._plan.code.steps
         runs = [step for step in self._steps if isinstance(step, NativeRun)]
         #: The memory that a chunk's steps have to be given to work in.
         self.memory_bytes = max((run.memory_bytes for run in runs), default=0)
@@ -90,7 +90,7 @@ class Execution:
 
     @property
     def steps(self) -> int:
-        """How many steps a chunk goes through; one at least."""
+        """The number of steps a chunk goes through; one at least."""
         return max(1, len(self._steps))
 
     @cached_property
@@ -138,7 +138,7 @@ class Execution:
         What that took, or None where it cannot be shared: nothing was done then. Ask
         `are_shared_natively` before.
         """
-        if self._plan.entry_work is None or not self.rows or self.uncut:
+        if self._plan.code.entry_work is None or not self.rows or self.uncut:
             return None
         step, *rest = self._steps
         assert isinstance(step, NativeRun), "labels alone come after one native run"
@@ -150,7 +150,7 @@ class Execution:
         try:
             told = step.together(self._given(step, chunk), self.rows, into, division)
         except RowsRefused:
-            self._refused = by_definition(self._plan.optimised, self.columns)
+            self._refused = by_definition(self._plan.program.optimised, self.columns)
             return Told(0.0, 0.0, 1, 0)
         if told is None:
             return None
@@ -173,7 +173,7 @@ class Execution:
             try:
                 self._bound(chunk.start, chunk.stop - chunk.start, memory)
             except RowsRefused:
-                self._refused = by_definition(self._plan.optimised, self.columns)
+                self._refused = by_definition(self._plan.program.optimised, self.columns)
             return
         into: dict[Value, NDArray[Any]] = {
             item: self._made[item][chunk.start : chunk.stop]
@@ -184,7 +184,7 @@ class Execution:
             values |= step.run(self._given(step, chunk), chunk.stop - chunk.start, into, memory)
         except RowsRefused:
             # The definition says what is wrong with which row, or knows an answer after all.
-            self._refused = by_definition(self._plan.optimised, self.columns)
+            self._refused = by_definition(self._plan.program.optimised, self.columns)
             values |= dict.fromkeys(step.outputs)
 
     def _leave(self, chunk: Chunk) -> None:
@@ -209,7 +209,7 @@ class Execution:
 
 
 def are_shared_natively() -> bool:
-    """Whether blocks can be shared in native code: not before that code is there."""
+    """True if blocks can be shared in native code: not before that code is there."""
     return bool(_shared_code().here)
 
 

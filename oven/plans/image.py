@@ -116,20 +116,21 @@ def image_of(plan: Plan, archive: Archive | None = None) -> PlanImage | None:
 
     None where more than one native run of ours makes it.
     """
-    flow, optimised = plan.flow, plan.optimised
+    flow, optimised = plan.flow, plan.program.optimised
     if not all(_is_ours(item.op) for item in {*flow.nodes(), *optimised.nodes()}):
         return None
-    layout = one_run(plan.stages, tuple(optimised.outputs.values()))
+    layout = one_run(plan.program.stages, tuple(optimised.outputs.values()))
     if layout is None:
         return None
     table = layout.draft()
-    common = described(Facts.of(flow, optimised, exact=plan.exact), plan.stages, layout, table)
+    facts = Facts.of(flow, optimised, exact=plan.exact)
+    common = described(facts, plan.program.stages, layout, table)
     if common is None:
         return None
     memory, links, outer = _laid_out(table)
     sources = [(archive and archive.record(one.digest)) or one for one in outer]
     text = _json(common | links)
-    return PlanImage(text, memory, table.row_work, sources, plan.digest, plan.node_digests)
+    return PlanImage(text, memory, table.row_work, sources, plan.digest, plan.program.node_digests)
 
 
 def _laid_out(table: TableDraft) -> tuple[NDArray[np.uint8], dict[str, Any], list[Blob]]:
@@ -155,7 +156,7 @@ def _laid_out(table: TableDraft) -> tuple[NDArray[np.uint8], dict[str, Any], lis
 
 
 def _is_ours(op: Op) -> bool:
-    """Whether an operator, and those it has inside, belong to this release."""
+    """True if an operator, and those it has inside, belong to this release."""
     if not type(op).__module__.startswith("flour."):
         return False
     values = [value for value in op.fields().values() if isinstance(value, Op | tuple)]

@@ -112,7 +112,7 @@ def _checksum(body: bytes) -> bytes:
 
 @cache
 def _release(above: str) -> blake2b:
-    """What an image depends on besides the file: this release on this machine.
+    """The part of an image's key besides the file: this release on this machine.
 
     Sources are compared by size and time of writing, as Python does for its own cache.
     """

@@ -31,7 +31,7 @@ class NativeReader:
 
     @property
     def is_there(self) -> bool:
-        """Whether it can be called now."""
+        """True if it can be called now."""
         return self._made is not None
 
     def __call__(self, io: NDArray[np.int64], size: int) -> bool:
@@ -41,7 +41,7 @@ class NativeReader:
         return not call(numbers, io.ctypes.data, size, 0)
 
     def compiled(self) -> int:
-        """Where the native code is, which is compiled where no cache has it."""
+        """The address of the native code, compiled if no cache has it."""
         return cache.address(self._source, self._name)
 
     def make(self) -> None:
@@ -59,7 +59,7 @@ class NativeReader:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is not being compiled."""
+        """True if it is not being compiled."""
         return self._pending is None or self._pending.done
 
     def _prepared(self) -> bool:

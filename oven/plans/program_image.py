@@ -22,7 +22,7 @@ from objectstore import StoreError, combine
 from oven.plans import image_cache
 from oven.plans.background import Background
 from oven.plans.image import PlanImage, image_of
-from oven.plans.plan import Plan
+from oven.plans.plan import Plan, restore
 
 #: False turns these images off. Tests bake every program.
 KEPT = [True]
@@ -31,7 +31,7 @@ LARGEST = image_cache.MOST_BYTES // 16
 
 
 class ProgramImage:
-    """Where the plan of a program is kept, or would be."""
+    """The place at which the plan of a program is, or would be, kept."""
 
     def __init__(self, flow: Flow, *, exact: bool) -> None:
         self._flow, self._exact = flow, exact
@@ -54,13 +54,11 @@ class ProgramImage:
 
             return flow, optimise(flow, exact=exact)
 
-        plan = Plan.restore(restored, programs, background=background)
-        plan.held = flow.nodes()
-        return plan
+        return restore(restored, programs, background=background, held=flow.nodes())
 
     def keep(self, plan: Plan) -> None:
         """Write the image of a plan that was just made, once its code is there."""
-        plan.when_ready(partial(_keep, ref(plan), self._entry.name))
+        plan.code.when_ready(partial(_keep, ref(plan), self._entry.name))
 
 
 def _keep(known: ref[Plan], name: bytes) -> None:
@@ -68,7 +66,7 @@ def _keep(known: ref[Plan], name: bytes) -> None:
     if plan is None:
         return
     with suppress(FlourError):  # calls raise it
-        made = image_of(plan) if plan.ready and plan.tier else None
+        made = image_of(plan) if plan.ready and plan.code.tier else None
         data = b"" if made is None else made.to_bytes()
         if 0 < len(data) <= LARGEST:
             image_cache.write(name, data)

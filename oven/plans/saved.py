@@ -24,7 +24,7 @@ found in the code cache. Anything else is an error before any of it runs.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
@@ -34,11 +34,14 @@ from flour.core.errors import FlourError, PythonRefused
 from flour.core.node import Node, node, topological
 from flour.core.op import Parameter, from_data, to_data
 from flour.core.provenance import Origin
+from flour.core.types import Vector
 from flour.language.flow import Flow, with_origins
 from objectstore import Archive, BadDigest, Blob, MissingBlob, StoreError
 from objectstore.archive import array_at, opened, write
 from objectstore.mapping import AT_ONCE, frozen_bytes, read_only, release, settle
 from oven import debug
+from oven.codegen.ports import Port
+from oven.codegen.stages import Stage, Value, row_bytes
 from oven.compiler import machine
 from oven.errors import CompileError, DamagedPlan
 from oven.plans import characters, image_cache
@@ -46,9 +49,46 @@ from oven.plans import training as told
 from oven.plans.background import Background
 from oven.plans.image import PlanImage, image_of
 from oven.plans.image_cache import Entry
-from oven.plans.limits import MAX_NODES, check_limits
-from oven.plans.plan import Plan, reporters
+from oven.plans.plan import Plan, reporters, restore
 from oven.run.native_run import NativeRun
+
+# Limits on the resources of a plan from a file.
+#
+# A program written here is as large as its author wants. One from a file is held to these limits,
+# so that a few bytes that describe something huge cannot make a server run out of memory: far above
+# what fitted pipelines need, far below what hurts.
+
+
+MAX_NODES = 1 << 16
+"""Of both programs together; a bagging of a hundred pipelines has some thousand."""
+
+MAX_ROW_BYTES = 1 << 27
+"""Of one value in one row, where it is dense: 16 million float64."""
+
+MAX_SCRATCH_BYTES = 1 << 30
+"""Of the memory in which a thread computes one row (or block) of a stage."""
+
+
+def check_limits(stages: Iterable[Stage]) -> None:
+    """Raise DamagedPlan if running these stages would take absurd amounts of memory."""
+    for stage in stages:
+        for value in (*stage.inputs, *stage.outputs):
+            if isinstance(value.type, Vector) and row_bytes(value.type) > MAX_ROW_BYTES:
+                _check_sparse(value, stage, f"{value.type}: {row_bytes(value.type):,} bytes a row")
+        scratch = sum(slot.scratch or 0 for slot in stage.slots)
+        if scratch > MAX_SCRATCH_BYTES:
+            found = f"{scratch:,} bytes of scratch, at most {MAX_SCRATCH_BYTES:,} are allowed"
+            raise DamagedPlan("a stage needs too much memory", where=stage.title, found=found)
+
+
+def _check_sparse(value: Value, stage: Stage, size: str) -> None:
+    """Raise DamagedPlan unless the stage has this wide vector without its zeros."""
+    assert isinstance(value.type, Vector)
+    stored = value.type.sparse and not stage.source and not isinstance(value, Port)
+    if not stage.stores(value) and not (stored and stage.nodes[-1].op.takes_sparse):
+        found = f"{size}, at most {MAX_ROW_BYTES:,} are allowed"
+        raise DamagedPlan("a vector is too wide", where=stage.title, found=found)
+
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +117,7 @@ STUMBLES = (
     *(TypeError, ValueError, LookupError, ArithmeticError, AttributeError),
     *(AssertionError, NotImplementedError, RecursionError),
 )
-"""What an operator raises that trips over parameters or inputs it was never written for."""
+"""Errors of operators that trip over parameters or inputs they were not written for."""
 
 KEYS = {"derived", "exact", "flow", "format", "nodes", "optimised", "origins"}
 MORE_KEYS = {"unicode", "code", "training"}
@@ -94,11 +134,11 @@ def save(
     """Write the plan; a file that is there is replaced in one step.
 
     `code` adds machine code for levels of processors, such as "x86-64-v3" or "host", which
-    `oven.load(path, trust_code=True)` uses: see docs/83-cold-start.md. `training` is what is known
-    of it, as data; without one, what the plan was loaded with.
+    `oven.load(path, trust_code=True)` uses: see docs/explanation/cold-start.md. `training` is what
+    is known of it, as data; without one, what the plan was loaded with.
     """
     # Parameters that native code reads and no operator names, where they are worth their place.
-    read = {item.digest: item for stage in plan.stages for item in stage.parameters()}
+    read = {item.digest: item for stage in plan.program.stages for item in stage.parameters()}
     named = _named(plan)
     derived = {
         digest: item
@@ -132,10 +172,10 @@ def save(
 
 def _remember(plan: Plan, path: str | Path) -> None:
     """Write the image of a plan that was saved just now: the next process loads that."""
-    if not plan.ready or not plan.tier:
+    if not plan.ready or not plan.code.tier:
         return
     try:
-        check_limits(plan.stages)
+        check_limits(plan.program.stages)
         buffer = read_only(path)
     except (DamagedPlan, OSError, StoreError):
         return  # it can be saved; what is wrong with it is said when it is loaded
@@ -148,7 +188,7 @@ def _write_image(plan: Plan, archive: Archive, entry: Entry | None) -> None:
     Nor of one that numba was to compile: that is not in the file.
     """
     silent = archive.manifest.get("unicode") in (None, characters.VERSION)
-    usual = plan.compiler == machine.compiler()
+    usual = plan.program.compiler == machine.compiler()
     if entry is not None and entry.image is None and silent and usual:
         made = image_of(plan, archive)
         if made is not None:
@@ -208,24 +248,19 @@ def _plan_in(
             plan = _loaded(buffer, where, store, background=background)
     finally:
         release(buffer)  # verifying has read all of it, a row reads a part
-    if not plan.unfolded:
-        _settle(plan, buffer)
+    if not plan.program.in_memory:
+        # Have what single rows read of the file in memory before the first one waits for it.
+        #
+        # Documents may need any part of their dictionaries. A row of numbers reads a part of what
+        # there is for blocks, and about the same part as any other row does.
+        read = (item.array for item in plan.program.resident() if isinstance(item, Blob))
+        (run,) = plan.code.steps  # as of all restored plans
+        assert isinstance(run, NativeRun), "only native code has an image"
+        brief = run.form.plain and run.row_work <= PRACTICE_BYTES
+        if settle(buffer, read, AT_ONCE if brief else None):
+            run.practise()
     plan.training = partial(told.read, buffer, where)
     return plan
-
-
-def _settle(plan: Plan, buffer: NDArray[np.uint8]) -> None:
-    """Have what single rows read of the file in memory before the first one waits for it.
-
-    Documents may need any part of their dictionaries. A row of numbers reads a part of what there
-    is for blocks, and about the same part as any other row does.
-    """
-    read = (item.array for item in plan.resident() if isinstance(item, Blob))
-    (run,) = plan.steps  # as of all restored plans
-    assert isinstance(run, NativeRun), "only native code has an image"
-    brief = run.form.plain and run.row_work <= PRACTICE_BYTES
-    if settle(buffer, read, AT_ONCE if brief else None):
-        run.practise()
 
 
 def _loaded(
@@ -238,9 +273,9 @@ def _loaded(
         if plan is not None:
             return plan
     with Archive(buffer, where) as archive:
-        reader = _Reader(archive, store, where)
+        reader = _ManifestReader(archive, store, where)
         plan = reader.checked(lambda: reader.plan(background=background))
-        if plan.ready and plan.tier:
+        if plan.ready and plan.code.tier:
             _write_image(plan, archive, entry)
     characters.compare(reader.manifest.get("unicode"), where)
     if debug.asked():
@@ -270,20 +305,20 @@ def _restored(
 
     def read() -> tuple[Flow, Flow]:
         with Archive(buffer, where) as archive:
-            reader = _Reader(archive, store, where)
+            reader = _ManifestReader(archive, store, where)
             return reader.checked(reader.programs)
 
     try:
         restored = PlanImage.from_bytes(data).restore(find)
     except (LookupError, StoreError):
         return None  # the code has gone, or the file is damaged, which is then found out
-    return Plan.restore(restored, read, check_limits, background=background)
+    return restore(restored, read, check_limits, background=background)
 
 
 def describe(plan: Plan) -> dict[str, Any]:
     """The manifest of a plan, but for its derived parameters."""
     # What runs comes first, so that its nodes are the first of the file.
-    flows = {"optimised": plan.optimised, "flow": plan.flow}
+    flows = {"optimised": plan.program.optimised, "flow": plan.flow}
     places: dict[Node, int] = {}
     origins: dict[int, dict[Origin, None]] = {}
     for flow in flows.values():
@@ -311,7 +346,7 @@ def describe(plan: Plan) -> dict[str, Any]:
 
 def _named(plan: Plan) -> dict[str, Parameter]:
     """The parameters that operators name, by digest."""
-    nodes = (item for flow in (plan.optimised, plan.flow) for item in flow.nodes())
+    nodes = (item for flow in (plan.program.optimised, plan.flow) for item in flow.nodes())
     return {each.digest: each for item in nodes for each in item.op.parameters()}
 
 
@@ -326,7 +361,7 @@ def code_levels(path: str | Path) -> tuple[str, ...]:
 # --- reading ----------------------------------------------------------------------------------
 
 
-class _Reader:
+class _ManifestReader:
     """A manifest that becomes a plan; nothing in it is believed."""
 
     def __init__(self, archive: Archive, store: Store | None, where: str) -> None:
@@ -342,7 +377,7 @@ class _Reader:
         return self._store.get(digest)
 
     def checked(self, make: Callable[[], T]) -> T:
-        """What `make` makes; whatever goes wrong is the file's fault and said to be."""
+        """The result of `make`; any error in it is reported as damage of the file."""
         try:
             return make()
         except (CompileError, DamagedPlan, PythonRefused):
@@ -380,7 +415,10 @@ class _Reader:
         self._check_keys()
         # Held until the plan has its own: what code needs is then found here, not made a second
         # time.
-        derived = [self.find(digest) for digest in self._derived()]
+        found = self._list("derived")
+        if not all(isinstance(item, str) for item in found):
+            raise self.damaged("derived parameters are named by digest", repr(found)[:80])
+        derived = [self.find(digest) for digest in found]
         flow, optimised = self.programs()
         exact = self.manifest["exact"]
         plan = Plan(flow, optimised, exact=exact, background=background, check=check_limits)
@@ -413,12 +451,6 @@ class _Reader:
         found = self.manifest[key]
         if not isinstance(found, list) or len(found) > most:
             raise self.damaged(f"{key} is no list, or too long", repr(found)[:80])
-        return found
-
-    def _derived(self) -> list[str]:
-        found = self._list("derived")
-        if not all(isinstance(item, str) for item in found):
-            raise self.damaged("derived parameters are named by digest", repr(found)[:80])
         return found
 
     def _nodes(self) -> list[Node]:

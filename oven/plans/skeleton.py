@@ -1,4 +1,4 @@
-"""What plans of one structure have in common: all but the numbers.
+"""The common part of plans of one structure: all but the numbers.
 
 `described` writes it as data, and `PlanSkeleton` is made of that data. The image of a plan (see
 oven.plans.image) is a skeleton and a table of parameters.
@@ -40,7 +40,7 @@ class _Made(Op, abstract=True):
 
 
 class Facts(NamedTuple):
-    """What callers ask of a plan without looking at its program."""
+    """The facts that callers ask of a plan without looking at its program."""
 
     inputs: dict[str, Type]
     #: Each output: a column that the native code computes, or labels looked up by it.
@@ -91,7 +91,7 @@ def one_run(stages: Sequence[Stage], roots: Sequence[Node]) -> TableLayout | Non
 def described(
     facts: Facts, stages: Sequence[Stage], layout: TableLayout, draft: TableDraft
 ) -> dict[str, Any] | None:
-    """What plans of one structure have in common, as data; None for outputs of another kind.
+    """The common part of plans of one structure, as data; None for outputs of another kind.
 
     Parameters have no place yet: see oven.plans.image.
     """
@@ -147,7 +147,7 @@ def _form_data(form: RunSignature) -> dict[str, Any]:
 
 
 class PlanSkeleton:
-    """What plans of one structure have in common."""
+    """The common part of plans of one structure."""
 
     #: By the digest of their text: the text itself is as large as what is made of it.
     _all: Bounded[bytes, PlanSkeleton] = Bounded(MOST_SKELETONS)

@@ -1,4 +1,4 @@
-"""What was known of a model when it was imported: plain data in the file of its plan.
+"""Facts about a model at its import: plain data in the file of its plan.
 
 No answer depends on it and the plan's digest does not cover it. It is read only when asked for.
 """
@@ -37,7 +37,7 @@ def as_blob(training: Mapping[str, Any]) -> Blob:
 
 
 def read(buffer: NDArray[np.uint8], where: str) -> dict[str, Any]:
-    """What the file of a plan has of it; {} where it has nothing."""
+    """The facts in the file of a plan; {} if there are none."""
     with Archive(buffer, where) as archive:
         digest = archive.manifest.get("training")
         if digest is None:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import os
-import sys
 import threading
 import time
 from array import array
@@ -25,6 +23,8 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
+from objectstore import system
+from objectstore.system import at_fork
 from oven.compiler import machine, shared_rows
 from oven.compiler.shared_rows import PLACES
 from oven.run.run_signature import aligned
@@ -48,7 +48,7 @@ _WORK = PLACES["WORK"]
 
 
 class Division(NamedTuple):
-    """How a block is to be divided: among how many helpers, in ranges of how many rows."""
+    """The division of a block: the number of helpers, and the rows of a range."""
 
     helpers: int
     least: int
@@ -68,7 +68,7 @@ class Told(NamedTuple):
 
 
 class Desk:
-    """Where callers leave their runs, and the helpers that look there."""
+    """A place where callers leave their runs, and the helpers that look there."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -77,7 +77,7 @@ class Desk:
         self._users: WeakSet[object] = WeakSet()
         self._most = MOST_HELPERS
         size = shared_rows.DESK_WORDS + MOST_HELPERS * shared_rows.SLOT_WORDS
-        self._library = library = ctypes.CDLL(None)
+        self._library = library = system.c_library()
         allocate = library.calloc
         allocate.restype, allocate.argtypes = ctypes.c_void_p, (ctypes.c_size_t, ctypes.c_size_t)
         #: Never freed: a helper may look at it as long as the process lives.
@@ -93,11 +93,23 @@ class Desk:
         if self._words[PLACES["TAKE"]]:
             return True
         with self._lock:
-            return self._prepared()
+            if not system.LINUX or system.function("sem_init") is None:
+                return False
+            words = self._words
+            for name, symbol in _FUNCTIONS.items():
+                function = getattr(self._library, symbol)
+                words[PLACES[name]] = ctypes.cast(function, ctypes.c_void_p).value or 0
+            words[PLACES["CPU"]] = time.CLOCK_THREAD_CPUTIME_ID
+            words[PLACES["ELAPSING"]] = time.CLOCK_MONOTONIC
+            for number in range(MOST_HELPERS):
+                words[self._slot(number) + PLACES["JOB"]] = shared_rows.ABSENT
+                words[self._slot(number) + PLACES["NUMBER"]] = number
+            words[PLACES["TAKE"]] = shared_rows.address("take_ranges")
+            return True
 
     @property
     def helpers(self) -> int:
-        """How many there are."""
+        """Their number."""
         return len(self._threads)
 
     @property
@@ -156,22 +168,6 @@ class Desk:
             if not thread.is_alive():
                 del self._threads[number]
 
-    def _prepared(self) -> bool:
-        """Write down what native code calls; whether there can be helpers here."""
-        if sys.platform != "linux":
-            return False
-        words = self._words
-        for name, symbol in _FUNCTIONS.items():
-            function = getattr(self._library, symbol)
-            words[PLACES[name]] = ctypes.cast(function, ctypes.c_void_p).value or 0
-        words[PLACES["CPU"]] = time.CLOCK_THREAD_CPUTIME_ID
-        words[PLACES["ELAPSING"]] = time.CLOCK_MONOTONIC
-        for number in range(MOST_HELPERS):
-            words[self._slot(number) + PLACES["JOB"]] = shared_rows.ABSENT
-            words[self._slot(number) + PLACES["NUMBER"]] = number
-        words[PLACES["TAKE"]] = shared_rows.address("take_ranges")
-        return True
-
     def _start(self, number: int) -> bool:
         slot = self._slot(number)
         if self._library.sem_init(ctypes.c_void_p(self._semaphore(slot)), 0, 0):
@@ -196,7 +192,7 @@ class Desk:
         return self.address + _WORD * (slot + shared_rows.SEMAPHORE)
 
 
-class Shared:
+class SharedCall:
     """The record of one call whose rows its caller and helpers compute."""
 
     def __init__(
@@ -225,13 +221,13 @@ class Shared:
 
     @property
     def reached(self) -> int:
-        """How many rows were begun when the deadline passed."""
+        """The number of rows begun when the deadline passed."""
         return self._record[-1]
 
 
 desk = Desk()
 atexit.register(desk.stop)
-os.register_at_fork(after_in_child=desk.forked)
+at_fork(after_in_child=desk.forked)
 
 
 @cache

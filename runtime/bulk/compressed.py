@@ -17,7 +17,7 @@ _KINDS = {".gz": "gzip", ".zst": "zstd"}
 
 
 def compression(path: Path) -> str | None:
-    """How a file of this name is compressed."""
+    """The compression of a file with this name."""
     return _KINDS.get(path.suffix.lower())
 
 

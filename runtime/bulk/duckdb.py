@@ -68,7 +68,11 @@ def register(
     Rows that the plan refuses end a query with an error; with `on_error="null"` they have NULL.
     """
     function = SqlFunction(open_plan(plan), outputs, on_error)
-    if _takes_extensions(connection):
+    import duckdb
+
+    release = tuple(map(int, duckdb.__version__.split(".")[:2]))
+    ((allowed,),) = connection.execute(f"select current_setting('{_SETTING}')").fetchall()
+    if is_possible() and release >= _OLDEST and bool(allowed):
         from runtime.bulk.duckdb_native import register_native
 
         register_native(connection, name, function)
@@ -83,14 +87,6 @@ def register(
     call = function.with_parameters()
     create(name, call, kinds, returned, type="arrow", null_handling="special")
     return False
-
-
-def _takes_extensions(connection: duckdb.DuckDBPyConnection) -> bool:
-    import duckdb
-
-    release = tuple(map(int, duckdb.__version__.split(".")[:2]))
-    ((allowed,),) = connection.execute(f"select current_setting('{_SETTING}')").fetchall()
-    return is_possible() and release >= _OLDEST and bool(allowed)
 
 
 class SqlFunction:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import ctypes
 import platform
 import struct
-import sys
 import tempfile
 from collections.abc import Callable
 from ctypes import byref, c_bool, c_char_p, c_uint64, c_void_p
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flour.data.arrow_reader import Arrow, library
+from objectstore import system
 from runtime.bulk.duckdb_vectors import Vectors, put, vectors
 from runtime.errors import BadRegistration
 
@@ -48,7 +48,7 @@ _MACHINES = {
 
 def is_possible() -> bool:
     """True if this machine loads such files."""
-    return sys.platform == "linux" and platform.machine() in _MACHINES
+    return system.LINUX and platform.machine() in _MACHINES
 
 
 def shared_object(function: str, address: int) -> bytes:
@@ -87,7 +87,7 @@ def shared_object(function: str, address: int) -> bytes:
 
 
 def _places(start: int, *sizes: int) -> tuple[int, ...]:
-    """Where parts of these sizes go, and where the last one, a hash table, begins and ends."""
+    """Offsets of parts of these sizes, and the bounds of the last one, a hash table."""
     places = []
     for size in sizes:
         start = -(-start // 16) * 16
@@ -228,7 +228,7 @@ class _PlannedQuery(NamedTuple):
     schema: Arrow
     function: SqlFunction
     vectors: Vectors | None
-    """How its columns are read without Arrow, where all of them can be."""
+    """The reader of its columns without Arrow, if all of them can be read so."""
 
 
 class _Native:

@@ -25,7 +25,7 @@ _STRING = 17
 
 
 class Vectors:
-    """How the chunks of one call are read."""
+    """A reader of the chunks of one call."""
 
     def __init__(
         self, api: PyDLL, fields: Sequence[tuple[str, Type]], types: Sequence[int]
@@ -40,7 +40,13 @@ class Vectors:
         found: dict[str, NDArray[Any]] = {}
         texts: list[tuple[str, int, NDArray[np.bool_] | None]] = []
         for place, ((name, kind), number) in enumerate(self._fields):
-            begin, there = self._vector(chunk, place, rows)
+            api = self._api
+            vector = c_void_p(api.duckdb_data_chunk_get_vector(c_void_p(chunk), c_uint64(place)))
+            valid = api.duckdb_vector_get_validity(vector)
+            begin, there = (
+                api.duckdb_vector_get_data(vector),
+                bits(valid, 0, rows) if valid else None,
+            )
             if number == _STRING:
                 texts.append((name, begin, there))
                 continue
@@ -52,18 +58,11 @@ class Vectors:
             found[name] = column
         return found | _cells(texts, rows) if texts else found
 
-    def _vector(self, chunk: int, place: int, rows: int) -> tuple[int, NDArray[np.bool_] | None]:
-        """Where a vector begins, and which of its rows have a value if not all do."""
-        api = self._api
-        vector = c_void_p(api.duckdb_data_chunk_get_vector(c_void_p(chunk), c_uint64(place)))
-        valid = api.duckdb_vector_get_validity(vector)
-        return api.duckdb_vector_get_data(vector), bits(valid, 0, rows) if valid else None
-
 
 def vectors(
     api: PyDLL, inputs: Mapping[str, Type], names: Sequence[str], types: Sequence[int]
 ) -> Vectors | None:
-    """How to read chunks of columns with these names and types; None if that needs Arrow."""
+    """A reader of chunks with these names and types; None if that needs Arrow."""
     (kind, *more), fields = inputs.values(), inputs
     if not more:
         if not isinstance(kind, Record):
@@ -96,7 +95,7 @@ def _numbers(
 def _cells(
     vectors: Sequence[tuple[str, int, NDArray[np.bool_] | None]], rows: int
 ) -> dict[str, NDArray[Any]]:
-    """Where each string of some vectors is, and its length."""
+    """The address and length of each string of some vectors."""
     made = np.empty((len(vectors), rows), CELLS)
     fill_views(made.view(np.int64).reshape(-1, 2), [begin for _, begin, _ in vectors], None)
     for column, (_, _, there) in zip(made, vectors, strict=True):

@@ -61,7 +61,7 @@ class Read(NamedTuple):
     lines: Sequence[int]
     """The number of each row in its file, from 1."""
     done: int
-    """How many rows of all files were gone through so far."""
+    """The rows of all files that have been gone through so far."""
 
 
 def is_stream(place: str) -> bool:
@@ -138,7 +138,7 @@ class FileSource:
         self.first: Arrow = None
 
     def rows(self) -> int:
-        """How many rows there are; 0 where only reading them would tell."""
+        """The number of rows; 0 where only reading them would tell."""
         if self._form != "parquet":
             return 0
         return sum(_rows_of(part.path) for part in self.parts)

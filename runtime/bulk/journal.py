@@ -14,17 +14,17 @@ from a damaged one on. The journal stays after every error: a full disk, or a ro
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from zlib import crc32
 
 from flour.data.arrow_reader import Arrow, library
+from objectstore import system
 from runtime.errors import OutputInUse
 
 _HEAD = struct.Struct("<QI")
@@ -52,7 +52,7 @@ class Journal:
     def _is_ours(self) -> bool:
         """Lock the file; whether it is still the one of this name."""
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(self._file, wait=False)
         except BlockingIOError:
             self._file.close()
             raise OutputInUse(
@@ -103,7 +103,7 @@ class Journal:
         """Leave what is there for the next run."""
         self._file.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -96,15 +96,14 @@ def load_model(model_uri: str | Path) -> Plan:
 def import_model(folder: str | Path, *, trust_pickle: bool = False) -> Flow:
     """The program of a model that MLflow's sklearn, lightgbm, xgboost or onnx flavour saved.
 
-    It reads the folder as it is and does not need MLflow. A model of scikit-learn is a pickle,
-    which runs code of its author when it is read.
+    It reads the folder as it is, as data, and does not need MLflow. With `trust_pickle`, a pickle
+    that is refused so is unpickled, which runs code of its author.
     """
     path = model_file(Path(folder))
     form = formats.of(Folder(path.parent), path)
-    formats.check_trust(form, shown(path), trust_pickle=trust_pickle)
     if form == formats.PLAN:
         return oven.load(path).flow
-    return formats.program(form, path.read_bytes(), shown(path))
+    return formats.program(form, path.read_bytes(), shown(path), trust_pickle=trust_pickle)
 
 
 def _release() -> str | None:
@@ -127,7 +126,15 @@ def _signature(plan: Plan) -> Any:
 
     alone = _alone(plan)
     try:
-        answers = Schema([ColSpec(kind, name) for name, kind in _answers(plan)])
+        made: list[tuple[str, str]] = []
+        for field in empty_answers(plan, tuple(plan.outputs)).schema:
+            size = getattr(field.type, "list_size", None)
+            kind = _type(
+                _OF_ARROW.get(name := str(getattr(field.type, "value_type", field.type)), name)
+            )
+            names = [field.name] if size is None else [f"{field.name}_{at}" for at in range(size)]
+            made += [(each, kind) for each in names]
+        answers = Schema([ColSpec(kind, name) for name, kind in made])
     except FlourError:
         answers = None  # of an output that belongs to all rows together
     if isinstance(alone, Vector):
@@ -141,19 +148,6 @@ def _signature(plan: Plan) -> Any:
             return None
         inputs = Schema([ColSpec(_type(dtype), name) for name, dtype in columns])
     return ModelSignature(inputs, answers)
-
-
-def _answers(plan: Plan) -> list[tuple[str, str]]:
-    """The columns that `_FrameModel.predict` answers, with their types in MLflow."""
-    made: list[tuple[str, str]] = []
-    for field in empty_answers(plan, tuple(plan.outputs)).schema:
-        size = getattr(field.type, "list_size", None)
-        kind = _type(
-            _OF_ARROW.get(name := str(getattr(field.type, "value_type", field.type)), name)
-        )
-        names = [field.name] if size is None else [f"{field.name}_{at}" for at in range(size)]
-        made += [(each, kind) for each in names]
-    return made
 
 
 _OF_ARROW = {"double": "float64", "float": "float32"}

@@ -22,15 +22,7 @@ from flour.core.types import Record, Vector
 from flour.data.arrow_reader import ArrowReader
 from oven import Plan
 from runtime.bulk.plans import Source, chosen, flat_columns, in_parallel, one_column, open_plan
-from runtime.bulk.refused import (
-    NULL,
-    ROW_ERRORS,
-    check_policy,
-    joined,
-    moved,
-    others,
-    separated,
-)
+from runtime.bulk.refused import NULL, ROW_ERRORS, check_policy, joined, moved, others, separated
 
 Frame = Any
 

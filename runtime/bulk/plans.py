@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -18,7 +17,8 @@ from flour.data.arrow_reader import Arrow, ArrowReader
 from flour.data.coerce import missing_column
 from flour.language.flow import Flow
 from flour.language.graph_file import is_graph_file
-from oven import Plan
+from objectstore.system import at_fork
+from oven import HasPlan, Plan
 from oven.plans.arrow import answers_batch
 from runtime.bulk.refused import SKIP, answered, others
 from runtime.errors import BadCall, BadRegistration
@@ -26,8 +26,8 @@ from runtime.service.batches import answers
 from runtime.service.graphs import is_graph
 from scheduler import cores
 
-Source = Plan | Flow | str | Path
-"""A plan, a program, a graph of plans, or the path of a plan's or a graph's file."""
+Source = Plan | Flow | HasPlan | str | Path
+"""A plan, a compiled model, a program, a graph of plans, or a plan's or a graph's file."""
 
 
 def open_plan(source: Source) -> Plan:
@@ -41,15 +41,18 @@ def open_plan(source: Source) -> Plan:
     if is_graph(source) or (isinstance(source, str | Path) and is_graph_file(source)):
         from runtime.bulk.graphs import graph_plan  # as above
 
-        return graph_plan(Path(source) if isinstance(source, str) else source)
+        graph: Any = Path(source) if isinstance(source, str) else source
+        return graph_plan(graph)
     if isinstance(source, Flow):
         return oven.bake(source).wait()
     if isinstance(source, str | Path):
         return oven.load(source).wait()
+    if isinstance(source, HasPlan):
+        return open_plan(source.plan)
     raise BadRegistration(
         "this is no plan",
         found=type(source).__name__,
-        hint="pass a plan, a program, or the path of a plan's file",
+        hint="pass a model of pretzel.compile, a plan, a program, or the path of a saved model",
     )
 
 
@@ -87,7 +90,7 @@ def kept_and_needed(
     """The columns to keep, by default all, and which are needed for these and the plan."""
     kept = list(names if keep is None else keep)
     check_kept(kept, outputs)
-    read = {*ArrowReader(plan.inputs).check(names), *kept}
+    read = {*ArrowReader(plan.inputs).check(names, keep or ()), *kept}
     for each in kept:
         if each not in names:
             raise missing_column(each, names, "keep")
@@ -100,7 +103,7 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(cores(), "pretzel-bulk")
 
 
-os.register_at_fork(after_in_child=_pool.cache_clear)
+at_fork(after_in_child=_pool.cache_clear)
 
 
 def in_common(work: Any, items: Iterable[Any]) -> Iterator[Any]:

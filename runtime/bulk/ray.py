@@ -78,7 +78,7 @@ def batch(
     outputs: Sequence[str] | None = None,
     keep: Sequence[str] | None = (),
     on_error: str | None = None,
-) -> Batch:
+) -> BlockScorer:
     """A function from a table of rows to one of answers; Ray has to be running.
 
     The answers stand behind the columns to keep; with None, behind all columns of the table.
@@ -87,10 +87,10 @@ def batch(
     check_policy(opened, on_error)
     name, raw = packed(opened)
     kept = None if keep is None else tuple(keep)
-    return Batch(name, ray.put(raw), chosen(opened, outputs), kept, on_error)
+    return BlockScorer(name, ray.put(raw), chosen(opened, outputs), kept, on_error)
 
 
-class Batch:
+class BlockScorer:
     """The callable for `map_batches`."""
 
     def __init__(

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from flour.core.errors import FlourError, FunctionFailed, InputError, OpaqueFailed
+from flour.core.types import Scalar
 from flour.data.arrow_reader import Arrow, library
 from oven import Plan
 from runtime.errors import BadCall
@@ -128,8 +129,23 @@ def answered(
     try:
         return run(0, len(batch)), {}
     except ROW_ERRORS:
-        if on_error is None:
+        if on_error is None or has_texts_for_numbers(plan, batch):
             raise
     parts, refused = separated(run, len(batch))
     made = joined_batches(parts)
     return with_nulls(made, len(batch), refused) if on_error == NULL else made, refused
+
+
+def has_texts_for_numbers(plan: Plan, data: object) -> bool:
+    """True if a column of strings stands where numbers are expected: every row is wrong."""
+    schema = getattr(data, "schema", None)
+    if schema is not None:
+        texts = {field.name for field in schema if "string" in str(field.type)}
+    else:
+        columns = data.items() if isinstance(data, Mapping) else ()
+        texts = {name for name, of in columns if all(isinstance(value, str) for value in of)}
+    fields = [each for kind in plan.inputs.values() for each in getattr(kind, "fields", ())]
+    return any(
+        name in texts and isinstance(kind, Scalar) and kind.dtype != "string"
+        for name, kind in fields
+    )

@@ -11,10 +11,12 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable
+from getpass import getuser
 from hashlib import blake2b
 from pathlib import Path
 
 import oven
+from objectstore import system
 from oven import Plan
 from oven.plans.saved import to_bytes
 from runtime.errors import LostPlan
@@ -53,9 +55,9 @@ def kept(name: str, fetch: Callable[[], bytes]) -> Path:
 
 def _folder() -> Path:
     """A folder for plans that nobody else can write to."""
-    path = Path(tempfile.gettempdir()) / f"pretzel-plans-{os.getuid()}"
+    path = Path(tempfile.gettempdir()) / f"pretzel-plans-{getuser()}"
     path.mkdir(mode=0o700, exist_ok=True)
     about = path.stat()
-    if about.st_uid != os.getuid() or about.st_mode & 0o022:
+    if not system.is_own_folder(about) or system.doubt_of(about):
         return Path(tempfile.mkdtemp(prefix="pretzel-plans-"))
     return path

@@ -11,7 +11,7 @@ the file's name only. Spark has no arrays of fixed size, so vectors are lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,12 @@ def udf(
     single = isinstance(outputs, str) and len(fields) == 1
     columns = tuple(name for name, _ in typed_columns(opened))
     answer = partial(_series, _send(session, opened), wanted, columns, single, on_error)
-    return pandas_udf(_typed(answer), fields[0].dataType if single else StructType(fields))
+
+    def call(*given: pd.Series) -> pd.DataFrame:
+        return answer(*given)
+
+    call.__annotations__ = {"given": pd.Series, "return": pd.Series}
+    return pandas_udf(call, fields[0].dataType if single else StructType(fields))
 
 
 def _send(session: SparkSession, plan: Plan) -> str:
@@ -159,13 +164,3 @@ def _series(
 
 def _named(batch: Arrow) -> Iterator[tuple[str, Arrow]]:
     return zip(batch.schema.names, _plain(batch).columns, strict=True)
-
-
-def _typed(answer: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with the annotations by which Spark knows its kind."""
-
-    def call(*given: pd.Series) -> pd.DataFrame:
-        return answer(*given)
-
-    call.__annotations__ = {"given": pd.Series, "return": pd.Series}
-    return call

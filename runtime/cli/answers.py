@@ -83,7 +83,7 @@ def answered(task: Prediction, block: Block) -> Answered:
     except BadTable:  # it has its line already
         raise
     except rows.ROW_ERRORS as problem:
-        if task.policy is None:
+        if task.policy is None or rows.has_texts_for_numbers(task.plan, block.data):
             raise _with_hint(block.located(problem)) from None
         parts, refused = rows.separated(run, read)
         made = join(parts)

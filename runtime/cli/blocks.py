@@ -42,7 +42,7 @@ class Block:
     """Rows that cannot be read, with the errors; `data` has the others, `kept` has all."""
 
     def place(self, row: int) -> int:
-        """Where a row of the data is among all rows."""
+        """The position of a row of the data among all rows."""
         for refused in sorted(self.refused):
             row += refused <= row
         return row
@@ -67,7 +67,7 @@ class ReadOptions:
 
     form: str
     rows: int = 10_000
-    """How many a block has at most."""
+    """The maximum of a block."""
     header: bool | None = None
     """True if the first line of a CSV file names its columns; None to find out."""
     separator: str | None = None

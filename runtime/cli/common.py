@@ -18,11 +18,12 @@ def model(parser: argparse.ArgumentParser) -> None:
 
 
 def trust(parser: argparse.ArgumentParser) -> None:
-    """True if pickles may be read."""
+    """True if pickles may run the code that they name."""
     parser.add_argument(
         "--trust-pickle",
         action="store_true",
-        help="read pickle and joblib files; reading them runs code of their author",
+        help="unpickle a model whose answers are compared, or that is refused when it is read as "
+        "data; this runs code of its author",
     )
 
 
@@ -61,7 +62,7 @@ def tolerance(parser: argparse.ArgumentParser) -> None:
 
 
 def rows(parser: argparse.ArgumentParser) -> None:
-    """How to read a file of rows."""
+    """Options for reading a file of rows."""
     parser.add_argument(
         "--format",
         choices=("csv", "tsv", "jsonl", "parquet", "arrow"),

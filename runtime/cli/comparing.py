@@ -58,13 +58,13 @@ def compare_file(
             break
         block.data = plan.reader.nulls.of_file(block.data)
         try:
-            made = plan.run(block.data)
+            made = (plan.variants.of(block.data) or plan).wait().run(block.data)
         except InputError as problem:
             raise block.located(problem) from None
         wanted = _of_original(answers, block)
         outputs = tuple(name for name in made if name in wanted)
         for name in outputs:
-            near = tolerance_of(made[name]) if tolerance is None else tolerance
+            near = tolerance_of(made[name], plan) if tolerance is None else tolerance
             bad = compare(name, made[name], _like(wanted[name], made[name]), near)
             if bad is not None:
                 raise _unfaithful(block, bad, made[name], wanted[name])

@@ -1,4 +1,4 @@
-"""How far compiling in the background is: a line on a terminal that is redrawn, and one at its end.
+"""Progress of compiling in the background: a redrawn line on a terminal, and one at the end.
 
 Elsewhere than on a terminal there is only the line at the end, in the log of events.
 """
@@ -54,7 +54,7 @@ def _looked(look: Callable[[], Compiling | None]) -> Compiling:
 
 
 def progress_text(number: int, count: int, left: float) -> str:
-    """How far it is, in words."""
+    """Progress in words."""
     return f"{number} of {_plans(count)}, about {max(1, round(left))} s left"
 
 
@@ -64,7 +64,7 @@ def _plans(count: int) -> str:
 
 def tier_facts(plan: Plan) -> dict[str, object]:
     """State of a plan loaded without compiling: what answers, and what is to be compiled."""
-    return {"tier": plan.tier, "compile_seconds": round(plan.seconds_left, 2)}
+    return {"tier": plan.code.tier, "compile_seconds": round(plan.code.seconds_left, 2)}
 
 
 def tier_text(tier: object, seconds: object) -> str:

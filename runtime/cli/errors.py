@@ -16,7 +16,7 @@ from flour.core.errors import FlourError, InputError
 
 
 class Exit(IntEnum):
-    """Exit codes; docs/72-command-line.md has the table."""
+    """Exit codes; docs/reference/command-line.md has the table."""
 
     OK = 0
     REFUSED = 1

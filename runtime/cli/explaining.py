@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime.cli import common
-from runtime.cli.errors import BadTable, Exit
+from runtime.cli.errors import Exit
 from runtime.cli.output import CommandOutput
-
-if TYPE_CHECKING:
-    from oven import Plan
 
 DESCRIPTION = """\
 Show a model at one step of its way: the program as it was written, after all rules, cut into
@@ -47,6 +43,7 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
 
     from flour.core.hidden import hiding
     from runtime.cli.models import open_asked
+    from runtime.cli.reading import first_rows
     from runtime.graph.explained import explained
 
     opened = open_asked(options)
@@ -55,8 +52,9 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
         from oven.explain import attribute
 
         plan = opened.plan
-        background = _rows(plan, options, options.background, 100) if options.background else None
-        rows = _rows(plan, options, options.rows, options.count)
+        file = options.background
+        background = first_rows(plan, options, file, 100) if file else None
+        rows = first_rows(plan, options, options.rows, options.count)
         made = attribute(plan, rows, output=options.of, background=background)
         made = made.hiding(opened.private)
         text = made.to_html() if options.html else made.to_text()
@@ -72,17 +70,3 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
     else:
         out.result(facts, text)
     return Exit.OK
-
-
-def _rows(plan: Plan, options: argparse.Namespace, path: str, count: int) -> object:
-    """The first rows of a file."""
-    from runtime.cli import reading
-
-    how = replace(reading.options_of(options, path), rows=count)
-    for block in reading.blocks(path, plan.inputs, how):
-        # A block may have a row more, that its header was told by.
-        data = plan.reader.nulls.of_file(block.data)
-        if isinstance(data, dict):
-            return {name: column[:count] for name, column in data.items()}
-        return data[:count]
-    raise BadTable("there are no rows", where=path)

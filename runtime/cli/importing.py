@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flour.core.errors import OtherVersionWarning
+from flour.core.errors import BoosterWarning, OtherVersionWarning
 from flour.sklearn.versions import differs
 from runtime.cli import common
 from runtime.cli.errors import ArgumentError, CommandError, Exit
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oven import Plan
     from runtime.cli.comparing import FileComparison
     from runtime.repository.files import Folder
-    from runtime.repository.listing import Model
+    from runtime.repository.listing import FolderModel
 
 DESCRIPTION = """\
 Import a model (ONNX, LightGBM, XGBoost, or a pickled scikit-learn estimator) and save it as a plan:
@@ -61,6 +61,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="keep how much of the training data reached each node of trees, for `explain --rows`",
     )
     parser.add_argument(
+        "--leaves",
+        action="store_true",
+        help="answer with the leaf that each tree ends in as well (LightGBM, XGBoost)",
+    )
+    parser.add_argument(
         "--log-probabilities",
         action="store_true",
         help="answer with log_probabilities as well, as predict_log_proba computes them",
@@ -73,6 +78,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--training",
         metavar="ROWS",
         help="rows of the training, of which sketches go into the plan (those of --verify)",
+    )
+    parser.add_argument(
+        "--sample",
+        metavar="ROWS",
+        help="rows that say what the columns are, where the model does not: of a pickle or skops",
     )
     parser.add_argument(
         "--decimals",
@@ -91,20 +101,19 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Import, verify, save."""
     from oven.plans.ahead import level_names
     from runtime.cli.models import find, hide
-    from runtime.repository import formats
     from runtime.repository.notes_file import of_file
 
     folder, model = find(options.model)
-    formats.check_trust(model.form, str(model.path), trust_pickle=options.trust_pickle)
     target = _target(options, model)
     noted: Any = of_file(target).get("private", ())
     options.private = sorted({*noted, *map(str.strip, options.private.split(","))} - {""})
     hide(options.private)
     levels = level_names(options.cpu.split(","), "--cpu") if options.cpu else []
     with TaskProgress(f"import {model.name}", hidden=out.as_json) as progress:
-        with warnings.catch_warnings():  # the result says it
-            warnings.simplefilter("ignore", OtherVersionWarning)
-            plan, compared, training = _imported(options, folder, model, progress)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", BoosterWarning)
+            warnings.simplefilter("ignore", OtherVersionWarning)  # the result says it
+            plan, compared, training, steps = _imported(options, folder, model, progress)
         progress.step("saving")
         _save(plan, target, compared, _private(options, plan), code=levels, training=training)
     written = training.get("libraries", {})
@@ -113,6 +122,7 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
         "format": model.form,
         "caveat": differs(written.get("sklearn"))
         or (differs(written.get("xgboost"), "xgboost") if model.form == "sklearn" else ""),
+        "steps": steps,
         "outputs": {name: str(kind) for name, kind in plan.outputs.items()},
         "code": levels,
         "verified_rows": compared.rows if compared else 0,
@@ -128,7 +138,11 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
         verified = f"verified: {facts['verified_rows']:,} rows answer as {before} ({names})\n"
     how = ": it was read as data, and answers as that version does" * ("scikit-learn" in caveat)
     said = f"{caveat}{how}\n" if caveat else ""
+    kinds = (each["kind"].rpartition(".")[2] for each in steps[:8])
+    said += f"{', '.join(kinds)}{', ...' * (len(steps) > 8)}\n" if steps else ""
     out.result(facts, f"{said}{verified}saved {facts['file']}")
+    for each in told:
+        out.note(str(each.message))
     if compared is not None and options.private:
         out.note("no rows are kept beside the plan, as they would tell private values")
     if compared is None:
@@ -137,8 +151,8 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
 
 
 def _imported(
-    options: argparse.Namespace, folder: Folder, model: Model, progress: TaskProgress
-) -> tuple[Plan, FileComparison | None, dict[str, Any]]:
+    options: argparse.Namespace, folder: Folder, model: FolderModel, progress: TaskProgress
+) -> tuple[Plan, FileComparison | None, dict[str, Any], list[dict[str, Any]]]:
     import oven
     from runtime.cli.models import hide
     from runtime.repository import formats
@@ -152,15 +166,22 @@ def _imported(
         )
     progress.step("reading")
     raw = folder.read(model.path)
-    where = str(model.path)
-    if model.form == formats.SKLEARN:
-        source: Any
-        source, libraries = formats.pickled(raw, where)
-        logs = options.log_probabilities
-        program = formats.of_estimator(source, where, covers=options.covers, log_probabilities=logs)
-    else:
-        source, program = raw, formats.program(model.form, raw, where, covers=options.covers)
-        libraries = written_by(model.form, raw)
+    where, trust, part = str(model.path), options.trust_pickle, model.promise.part
+    found = formats.estimator(model.form, raw, where, part)
+    steps = formats.contents(model.form, raw, found) if found is not None else []
+    source: Any = None
+    if options.verify:  # which is refused before anything is baked
+        source = formats.original(model.form, raw, where, part, trust_pickle=trust)
+    program = formats.program(
+        *(model.form, raw, where),
+        covers=options.covers,
+        leaves=options.leaves,
+        log_probabilities=options.log_probabilities,
+        trust_pickle=trust,
+        found=found,
+        sample=_sample(options),
+        part=part,
+    )
     progress.step("baking")
     plan = oven.bake(program, exact=options.exact, on_missing=options.on_missing)
     hide(_private(options, plan), plan)
@@ -171,7 +192,14 @@ def _imported(
         )
         compared = compared and compared.rounded(options.decimals)
     progress.step("looking at the rows of the training")
-    return plan, compared, _training(options, plan, libraries)
+    return plan, compared, _training(options, plan, written_by(model.form, raw)), steps
+
+
+def _sample(options: argparse.Namespace) -> object:
+    from runtime.cli import reading
+
+    path = options.sample
+    return path and reading.sample(path, reading.options_of(options, path))
 
 
 def _training(options: argparse.Namespace, plan: Plan, libraries: dict[str, str]) -> dict[str, Any]:
@@ -195,8 +223,11 @@ def _training(options: argparse.Namespace, plan: Plan, libraries: dict[str, str]
     found = training_of_tables(chain([first], tables), private=private)
     digest = hashlib.sha256()
     for part in parts_of(path):
+        one = hashlib.sha256()
         with part.path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+            while block := file.read(1 << 18):
+                one.update(block)
+        digest.update(one.digest())
     return known | found | {"data": f"{Path(path).name}: sha256 {digest.hexdigest()}"}
 
 
@@ -219,7 +250,7 @@ def _private(options: argparse.Namespace, plan: Plan) -> list[str]:
     return sorted(private_columns({"private": options.private}, plan.inputs, "--private"))
 
 
-def _target(options: argparse.Namespace, model: Model) -> Path:
+def _target(options: argparse.Namespace, model: FolderModel) -> Path:
     """The plan's file; an existing one is replaced only on request."""
     from runtime.repository.listing import wrong_name
 

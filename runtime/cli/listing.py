@@ -13,13 +13,13 @@ from runtime.cli.output import CommandOutput, table
 
 if TYPE_CHECKING:
     from runtime.repository.files import Folder
-    from runtime.repository.listing import Model
+    from runtime.repository.listing import FolderModel
 
 DESCRIPTION = """\
 List the models of a folder: our own layout, MLServer's and Triton's. Plans are read and checked for
 damage; --tiers asks which of them have their machine code here, and how long that of the others
 will take. Models in other formats are checked when they are imported. What looks like a model and
-cannot be served is listed with the reason, and the command ends with 1."""
+cannot be served is listed with the reason, and the exit code is 1."""
 EXAMPLES = """\
   pretzel ls models
   pretzel ls models --tiers
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
     return Exit.REFUSED if troubles else Exit.OK
 
 
-def _damage(folder: Folder, model: Model) -> str:
+def _damage(folder: Folder, model: FolderModel) -> str:
     """Damage of the model's file, as far as its bytes tell; empty if there is none."""
     from flour.core.errors import PythonRefused
     from flour.language.graph_file import load_graph
@@ -84,7 +84,7 @@ def _damage(folder: Folder, model: Model) -> str:
     return ""
 
 
-def _tier(model: Model) -> dict[str, object]:
+def _tier(model: FolderModel) -> dict[str, object]:
     """The tier that would answer for a plan; unknown for a model to be imported first."""
     import oven
     from oven.plans.background import NEVER

@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import oven
+from flour.pickles import parted
 from oven import Plan
 from runtime.cli.errors import NotFound
 from runtime.cli.output import concealing
 from runtime.repository import formats, sample
+from runtime.repository.embedding_folder import PackedFolder, is_embedding
 from runtime.repository.files import Folder, natural, shown
+from runtime.repository.io_contract import Plain
 from runtime.repository.layout_own import ROWS
-from runtime.repository.listing import FIRST_VERSION, Model
+from runtime.repository.listing import FIRST_VERSION, FolderModel
 from runtime.repository.mlflow_folder import is_mlflow, model_file
 from runtime.repository.notes_file import of_file
 from runtime.repository.staging import Staging
@@ -30,7 +33,7 @@ from runtime.service.private import redacted, spelt
 class OpenedModel:
     """A model with its plan."""
 
-    model: Model
+    model: FolderModel
     folder: Folder
     plan: Plan
     private: frozenset[str] = frozenset()
@@ -43,14 +46,20 @@ class OpenedModel:
         return sample.check(self.plan, data, where)
 
 
-def find(reference: str) -> tuple[Folder, Model]:
+def find(reference: str) -> tuple[Folder, FolderModel]:
     """The model of a reference, unread."""
-    path = Path(reference)
+    path, part = parted(Path(reference))
     if path.is_file():
-        return _file(path)
+        return _file(path, part)
     if is_mlflow(path):
         folder, model = _file(model_file(path))
         return folder, replace(model, name=path.absolute().name)
+    if is_embedding(path):
+        whole = path.absolute()
+        form = formats.EMBEDDING
+        return PackedFolder(whole.parent), FolderModel(
+            whole.name, FIRST_VERSION, "file", whole, form
+        )
     folder = Folder(path.parent)
     if not path.parent.is_dir():
         raise NotFound("there is no such file or folder", where=shown(reference))
@@ -59,21 +68,30 @@ def find(reference: str) -> tuple[Folder, Model]:
     matching = [one for one in listing.models if one.name == name and version in ("", one.version)]
     if not matching:
         raise _unknown(reference, folder, name)
-    return folder, max(matching, key=lambda one: natural(one.version))
+    model = max(matching, key=lambda one: natural(one.version))
+    # What one version of a name hides, all of them hide.
+    named: list[Any] = [one.notes.get("private", ()) for one in listing.models if one.name == name]
+    private = sorted({str(column) for columns in named for column in columns})
+    return folder, replace(model, notes={**model.notes, "private": private}) if private else model
 
 
-def _file(path: Path) -> tuple[Folder, Model]:
+def _file(path: Path, part: str = "") -> tuple[Folder, FolderModel]:
     folder = Folder(path.absolute().parent)
     form = formats.of(folder, folder.root / path.name)
     stem = formats.stem(path)
     name, _, version = stem.partition("@")
     beside = [folder.root / ROWS, folder.root / f"{stem}.{ROWS}"]
     rows = next((each for each in beside if each.is_file()), None)
-    model = Model(name, version or FIRST_VERSION, "file", folder.root / path.name, form, rows=rows)
+    where, promise = folder.root / path.name, Plain(part=part)
+    model = FolderModel(name, version or FIRST_VERSION, "file", where, form, promise, rows)
     return folder, replace(model, notes=of_file(model.path))
 
 
 def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
+    path = folder.root / name
+    if not path.is_dir() and (path.exists() or path.is_symlink()):
+        what = "this is no regular file" if path.exists() else "this link leads to no file"
+        return NotFound(what, where=shown(reference))
     listing = scan(folder)
     for trouble in listing.troubles:
         if trouble.name == name:
@@ -82,7 +100,7 @@ def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
             )
     names = ", ".join(sorted({one.name for one in listing.models})[:12])
     return NotFound(
-        "there is no such model",
+        "this is a folder without a model" if path.is_dir() else "there is no such model",
         where=shown(reference),
         found=f"models in {shown(folder.root)}: {names or 'none'}",
         hint="a MODEL is a file, or FOLDER/NAME[@VERSION]",
@@ -130,7 +148,7 @@ def hide(private: Collection[str], plan: Plan | None = None) -> None:
 
 def _linked(
     folder: Folder,
-    model: Model,
+    model: FolderModel,
     trust_pickle: bool,  # noqa: FBT001 (as it was given to the command)
     allow_python: Sequence[str],
 ) -> tuple[Plan, frozenset[str]]:

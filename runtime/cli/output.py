@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Self, TextIO
+from typing import TextIO
 
 from objectstore import Explained
 
@@ -127,7 +127,7 @@ class TaskProgress:
         self._stream.flush()
         self._width = len(text)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> TaskProgress:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.pages import page
 from runtime.cli import common
 from runtime.cli.errors import CommandError, Exit
 from runtime.cli.output import CommandOutput
@@ -71,7 +72,9 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
             "no parity model is trained for this one",
             where=options.model,
             found=str(found),
-            hint="docs/77-parity.md" if found.verdict == "exact" else "ask another replica instead",
+            hint=page("contributing/parity")
+            if found.verdict == "exact"
+            else "ask another replica instead",
         )
     if options.rows is None or options.into is None or options.k < 2:
         raise CommandError(

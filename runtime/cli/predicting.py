@@ -323,7 +323,7 @@ def _check_unchanged(before: Sequence[tuple[Any, ...]], after: Sequence[tuple[An
 
 
 def _aside(task: Prediction) -> AbstractContextManager[AnswerWriter]:
-    """Where the rows that are refused are told."""
+    """The writer of refused rows."""
     from runtime.cli import reading, writing
 
     if task.on_error in {None, NULL, SKIP}:

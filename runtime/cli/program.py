@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import platform
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple, Protocol
@@ -31,6 +33,7 @@ COMMANDS = (
     Command("inspect", "inspecting", "what a model takes, answers and holds"),
     Command("explain", "explaining", "a model at any step on its way to machine code"),
     Command("verify", "verifying", "hold a model against rows, or against its original"),
+    Command("export", "exporting", "a model as C, a shared library or a WebAssembly module"),
     Command("serve", "serving", "serve a folder of models over HTTP"),
     Command("predict", "predicting", "answer the rows of a file"),
     Command("warm", "warming", "compile ahead of time what a folder of models needs"),
@@ -40,6 +43,7 @@ COMMANDS = (
     Command("parity", "parity", "whether lost answers can be reconstructed, and a model for it"),
     Command("why", "answering", "where a kept answer comes from, and compute it again"),
     Command("dashboard", "dashboards", "a board for Grafana and alert rules for Prometheus"),
+    Command("doctor", "doctoring", "examine this installation, and how to make it faster"),
     Command("completion", "completing", "completion for bash, zsh or fish"),
 )
 
@@ -82,7 +86,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Only bugs of ours raise."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = build({each for each in given if not each.startswith("-")}).parse_args(given)
+        needed = {each for each in given if not each.startswith("-")}
+        options = build(needed, verbose="--verbose" in given).parse_args(given)
     except SystemExit as end:  # argparse has printed the reason
         return int(end.code or 0)
     out = CommandOutput(as_json=bool(getattr(options, "json", False)))
@@ -176,7 +181,7 @@ def load(name: str) -> CommandModule:
     return module
 
 
-def build(needed: set[str]) -> argparse.ArgumentParser:
+def build(needed: set[str], *, verbose: bool = False) -> argparse.ArgumentParser:
     """The parser, with the arguments of the needed commands."""
     parser = argparse.ArgumentParser(
         "pretzel",
@@ -185,7 +190,12 @@ def build(needed: set[str]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"pretzel {release()}")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"pretzel {release()}{_surroundings() if verbose else ''}",
+        help="show the version and exit; with --verbose, versions of what it stands on, too",
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
         if command.name not in needed:
@@ -209,6 +219,17 @@ def _common(parser: argparse.ArgumentParser) -> None:
     inner = parser._subparsers  # noqa: SLF001 (there is no public way to ask)
     if inner is None:
         parser.add_argument("--json", action="store_true", help="results and errors as JSON")
+
+
+def _surroundings() -> str:
+    from oven.explain.installation import installation
+
+    libraries = [f"Python {platform.python_version()}"]
+    for name in ("numpy", "llvmlite", "numba"):
+        with suppress(PackageNotFoundError):
+            libraries.append(f"{name} {version(name)}")
+    here = f"{platform.system()} {platform.machine()}, {installation().processor}"
+    return f" ({', '.join(libraries)}; {here})"
 
 
 def release() -> str:

@@ -18,7 +18,7 @@ from functools import partial
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -32,7 +32,10 @@ from runtime.bulk.plans import no_rows
 from runtime.bulk.refused import ROW_ERRORS, others, separated
 from runtime.cli.blocks import ARROW, Block, KeptTypes, ReadOptions
 from runtime.cli.errors import BadTable
-from runtime.cli.tables import Schema
+from runtime.cli.tables import UNREAD, CsvColumn, Schema
+
+if TYPE_CHECKING:
+    from oven import Plan
 
 FORMATS = ("csv", "tsv", "jsonl", *ARROW)
 _BY_ENDING = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -68,6 +71,18 @@ def format_of(path: str, told: str | None) -> str:
             hint="Parquet and Arrow files compress their columns themselves",
         )
     return form
+
+
+def first_rows(plan: Plan, given: argparse.Namespace, path: str, count: int) -> object:
+    """The first rows of a file, for a plan."""
+    how = replace(options_of(given, path), rows=count)
+    for block in blocks(path, plan.inputs, how):
+        # A block may have a row more, that its header was told by.
+        data = plan.reader.nulls.of_file(block.data)
+        if isinstance(data, dict):
+            return {name: column[:count] for name, column in data.items()}
+        return data[:count]
+    raise BadTable("there are no rows", where=path)
 
 
 def options_of(given: argparse.Namespace, path: str) -> ReadOptions:
@@ -226,8 +241,8 @@ def _csv(
     types: KeptTypes | None = None,
 ) -> Iterator[Block]:
     header, width, rest = _opened_csv(file, inputs, options, name)
-    schema = Schema(inputs, header, width, name)
     kept = _kept_columns(header, options, name)
+    schema = Schema(inputs, header, width, name, options.keep)
     while some := list(islice(rest, options.rows)):
         block = _block(schema, some, kept, name, tolerant=options.tolerant)
         if types:
@@ -300,6 +315,8 @@ def _header(
     if isinstance(kind, Record) and (set(kind.names) & set(first) or not kind.positional):
         return first
     if set(first) & set(inputs):
+        return first
+    if options.keep:  # they have names
         return first
     return first if Schema(inputs, None, len(first), name).looks_like_header(first) else None
 
@@ -420,3 +437,41 @@ def _unnamed(row: object, columns: Sequence[str], name: str, kind: Type) -> obje
         return row.get(name, row) if isinstance(row, dict) else row
     values = [row[column] for column in columns]
     return values if isinstance(kind, Vector) else values[0] if len(values) == 1 else row
+
+
+# --- a sample ------------------------------------------------------------------------------------
+
+
+def sample(path: str, options: ReadOptions) -> dict[str, Any]:
+    """The first rows of files, whose model is not known yet: columns as their values show them."""
+    if options.is_arrow:
+        from runtime.cli import parquet
+
+        return {name: _shown(values) for name, values in parquet.first(path, options).items()}
+    for file, name, _ in _files(path, tolerant=False):
+        if options.form == "jsonl":
+            return _json_sample([*islice(file, options.rows)], name)
+        header, _, rest = _opened_csv(file, {}, replace(options, header=True), name)
+        rows = [row for _, row in islice(rest, options.rows)]
+        columns = [CsvColumn(each, at, UNREAD) for at, each in enumerate(header or ())]
+        return {each.name: each.values(rows, lambda *_: path) for each in columns}
+    raise BadTable("there is no row to be a sample", where=path)
+
+
+def _json_sample(lines: list[str], name: str) -> dict[str, Any]:
+    try:
+        rows = [json.loads(line) for line in lines if line.strip()]
+        return {key: _shown([row.get(key) for row in rows]) for key in rows[0]}
+    except (ValueError, AttributeError, IndexError, TypeError, RecursionError) as problem:
+        raise BadTable(
+            "a sample has a line of JSON for each row, with names and values",
+            where=name,
+            found=str(problem)[:120],
+        ) from None
+
+
+def _shown(values: list[Any]) -> Any:
+    """A column of strings where one is no number, else of floats."""
+    if any(isinstance(value, str) for value in values):
+        return np.array([str(v) if isinstance(v, bool) else v for v in values], object)
+    return np.array([np.nan if value is None else value for value in values], np.float64)

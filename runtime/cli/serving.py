@@ -8,13 +8,17 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flour.core.errors import ParameterError, nearest
+from flour.core.pages import page
+from objectstore import system
 from runtime.cli import common, compiling
 from runtime.cli.errors import ArgumentError, CommandError, Exit
 from runtime.cli.output import CommandOutput
@@ -22,7 +26,7 @@ from runtime.shutdown import Ending
 
 if TYPE_CHECKING:
     from runtime.http import ServerSettings
-    from runtime.repository import Event, Repository
+    from runtime.repository import FolderEvent, Repository
     from runtime.repository.registry import Registry
     from runtime.workers import WorkerEvent, WorkerOptions
 
@@ -35,10 +39,16 @@ EXAMPLES = """\
   pretzel serve models
   pretzel serve models --host 0.0.0.0 --port 8080 --strict
   pretzel serve models --workers 4 --tokens clients.txt
+  pretzel serve models --tls-cert server.pem --tls-key server.key
   pretzel serve models --memory 2G --store parameters --set max_body=8388608
 
   curl -s localhost:8000/v2/repository/index -d '{}'
 """
+
+
+#: Settings that have an argument of their own.
+_OWN = ("tokens", "tls_cert", "tls_key", "tls_client_ca", "log_format", "log_level")
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,18 +60,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("listening")
     where.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     where.add_argument("--port", type=int, default=8000, help="0 means any free port (8000)")
+    where.add_argument("--unix", metavar="PATH", help="listen at a socket in the file system")
     where.add_argument(
         "--workers", type=common.positive, default=1, help="processes that answer requests (1)"
     )
     where.add_argument(
         "--tokens", metavar="FILE", help="a file with a line `name token` for each client"
     )
+    where.add_argument("--tls-cert", metavar="FILE", help="the certificate of the server, as PEM")
+    where.add_argument("--tls-key", metavar="FILE", help="its key, where it is in another file")
+    where.add_argument(
+        "--tls-client-ca", metavar="FILE", help="authorities: clients need a certificate of theirs"
+    )
+    where.add_argument("--log-format", choices=("json", "text"), help="form of the log")
+    where.add_argument("--log-level", choices=LOG_LEVELS, help="the least level that is logged")
     where.add_argument(
         "--set",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="any other setting of the server, as docs/70-http.md lists them",
+        help=f"any other setting of the server: {page('reference/settings')}",
     )
     folder = parser.add_argument_group("the folder")
     folder.add_argument(
@@ -99,9 +117,12 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
 def _serve(options: argparse.Namespace, out: CommandOutput) -> int:
     from runtime.http.assembly import check
     from runtime.http.server import listen
+    from runtime.http.watch.logs import configure
+    from runtime.http.wire.unix_socket import close
 
     settings = server_settings(options)
-    listen(settings).close()  # what keeps a server from starting is said before models load
+    configure(settings)
+    close(listen(settings))  # what keeps a server from starting is said before models load
     check(settings)
     if options.workers > 1:
         _several(settings, options, out)
@@ -130,7 +151,8 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: CommandOu
         _load(repository, options)
         keep_what_is_here()
         server = Server(runtime, settings, repository=repository)
-        with until_signal() as ended, lock_shared(), server:
+        reload = server.reload if settings.tls_cert else None
+        with until_signal(reload) as ended, lock_shared(), server:
             _follow(repository, options)
             _listening(server.url, len(runtime.endpoints), 1, out)
             compiling.follow(lambda: Compiling.of(runtime.endpoints.versions().values()), out)
@@ -140,13 +162,13 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: CommandOu
 
 def _several(settings: ServerSettings, options: argparse.Namespace, out: CommandOutput) -> None:
     """Serve from worker processes, which this one supervises."""
-    from runtime.repository import Event
+    from runtime.repository import FolderEvent
     from runtime.workers import Fleet, Supervisor
 
     fleet, tell = Fleet(), teller(out)
     supervisor: Supervisor | None = None
 
-    def told(event: Event) -> None:
+    def told(event: FolderEvent) -> None:
         tell(event)
         if supervisor is not None:
             supervisor.notice()
@@ -157,10 +179,11 @@ def _several(settings: ServerSettings, options: argparse.Namespace, out: Command
         supervisor = Supervisor(
             options.workers, fleet, repository, common, on_event=worker_teller(out)
         )
-        with until_signal() as ended, supervisor:
+        reload = supervisor.reload if settings.tls_cert else None
+        with until_signal(reload) as ended, supervisor:
             for address, reason in (lacking := supervisor.lacking()).items():
                 name, _, version = address.partition("@")
-                tell(Event("refused", name, version, "", reason))
+                tell(FolderEvent("refused", name, version, "", reason))
             _check_strict(len(lacking), repository, options)
             _follow(repository, options)
             _listening(supervisor.url, fleet.count, options.workers, out)
@@ -177,7 +200,10 @@ def _common(
     from scheduler import cores
 
     staging = repository.staging
-    folder_digest = hashlib.blake2b(os.fsencode(Path(options.folder).absolute()), digest_size=6)
+    folder = os.fsencode(Path(options.folder).absolute())
+    if settings.host.startswith("unix:"):  # others are told apart by their ports
+        folder += os.fsencode(settings.host)
+    folder_digest = hashlib.blake2b(folder, digest_size=6)
     return WorkerOptions(
         settings,
         executors=options.executors or max(1, cores() // options.workers),
@@ -193,7 +219,7 @@ def _common(
 def _repository(
     registry: Registry,
     options: argparse.Namespace,
-    told: Callable[[Event], None],
+    told: Callable[[FolderEvent], None],
     out: CommandOutput,
 ) -> Repository:
     from runtime.repository import Repository
@@ -251,8 +277,11 @@ def _listening(url: str, count: int, workers: int, out: CommandOutput) -> None:
 
 
 @contextmanager
-def until_signal() -> Iterator[Ending]:
-    """Set by a signal to end; a second signal ends the process at once."""
+def until_signal(reload: Callable[[], object] | None = None) -> Iterator[Ending]:
+    """Set by a signal to end; a second signal ends the process at once.
+
+    SIGHUP calls `reload`, on a thread, where there is something to be read again.
+    """
     ended = Ending()
     numbers = (int(signal.SIGINT), int(signal.SIGTERM))
 
@@ -261,20 +290,26 @@ def until_signal() -> Iterator[Ending]:
         signal.signal(number, before[number])
 
     before = {number: signal.signal(number, ask) for number in numbers}
+    if reload is not None and (number := system.RELOAD):
+        before[number] = signal.signal(number, partial(_reload, reload))
     woken = ended.wake()
     try:
         yield ended
     finally:
         signal.set_wakeup_fd(woken)
         ended.close()
-        for number in numbers:
-            signal.signal(number, before[number])
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
-def teller(out: CommandOutput) -> Callable[[Event], None]:
+def _reload(reload: Callable[[], object], _number: int, _frame: object) -> None:
+    threading.Thread(target=reload, name="pretzel-reload", daemon=True).start()
+
+
+def teller(out: CommandOutput) -> Callable[[FolderEvent], None]:
     """Prints events of models on standard error, one per line, as text or JSON."""
 
-    def tell(event: Event) -> None:
+    def tell(event: FolderEvent) -> None:
         if out.as_json:
             sys.stderr.write(json.dumps(asdict(event), ensure_ascii=False) + "\n")
             sys.stderr.flush()
@@ -305,9 +340,11 @@ def server_settings(options: argparse.Namespace) -> ServerSettings:
     """The settings of the server from the arguments."""
     from runtime.http import ServerSettings
 
-    given: dict[str, Any] = {"host": options.host, "port": options.port, "drain_delay": 1.0}
-    if options.tokens is not None:
-        given["tokens"] = options.tokens
+    unix = getattr(options, "unix", None)
+    host = options.host if unix is None else f"unix:{Path(unix).absolute()}"
+    given: dict[str, Any] = {"host": host, "port": options.port, "drain_delay": 1.0}
+    files = {name: getattr(options, name, None) for name in _OWN}
+    given |= {name: path for name, path in files.items() if path is not None}
     for text in options.set:
         name, sign, value = text.partition("=")
         fields = ServerSettings.__dataclass_fields__
@@ -324,7 +361,7 @@ def server_settings(options: argparse.Namespace) -> ServerSettings:
     except ParameterError as problem:
         name = str(problem.where).rpartition(".")[2]
         where = next((f"--set {each}" for each in options.set if each.startswith(f"{name}=")), "")
-        where = where or f"--{name} {given[name]}"
+        where = where or f"--{name.replace('_', '-')} {given[name]}"
         found, hint = problem.found, problem.hint
         raise ArgumentError(problem.what, where=where, found=found, hint=hint) from None
 

@@ -2,7 +2,7 @@
 
 | input | columns of the file |
 |---|---|
-| Vector of n | the first n columns, by position; with a header its names are not looked at |
+| Vector of n | all n columns, by position; with a header its names are not looked at |
 | Record | by name, others are left out; by position where the model was fitted without names |
 | Text, Scalar, Category | the column of the input's name, or the only one |
 
@@ -15,7 +15,7 @@ Every error names the cell: file, line, column.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,14 @@ from runtime.cli.errors import BadTable
 
 Row = Sequence[str]
 #: The type of a column that the model's library wants to be there, and nothing reads.
-_UNREAD = "unread"
+UNREAD = "unread"
 #: What pandas reads as missing.
 MISSING = {
     *("", "#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "n/a", "NA", "NULL", "null", "None"),
     *("NaN", "nan", "-NaN", "-nan", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
 }
+#: A hint for columns that the model does not read.
+KEEP = "`predict` does not read those that `--keep NAME` copies"
 _TRUE, _FALSE = {"true", "t", "1", "yes"}, {"false", "f", "0", "no"}
 
 
@@ -48,7 +50,7 @@ class CsvColumn:
     def values(self, rows: Sequence[Row], where: Where) -> Any:
         """The cells of this column, as an array."""
         texts = [row[self.index] for row in rows]
-        if self.dtype == _UNREAD:
+        if self.dtype == UNREAD:
             # A column of any kind, as numbers where all are.
             try:
                 return np.array([_number(text) for text in texts], np.float64)
@@ -99,7 +101,7 @@ def _is_number(text: str) -> bool:
 
 
 def _reader(dtype: str) -> Callable[[str], Any]:
-    if dtype in {"string", _UNREAD}:
+    if dtype in {"string", UNREAD}:
         return _word
     if dtype == "bool":
         return _boolean
@@ -153,8 +155,14 @@ class Schema:
     """The columns of a file that a model reads, and their conversion to its data."""
 
     def __init__(
-        self, inputs: Mapping[str, Type], header: Row | None, width: int, file: str
+        self,
+        inputs: Mapping[str, Type],
+        header: Row | None,
+        width: int,
+        file: str,
+        apart: Collection[str] = (),
     ) -> None:
+        """Columns `apart` are not read by position where there are more than the model reads."""
         if len(inputs) != 1:
             raise BadTable(
                 "a model with several inputs takes JSON lines, not CSV",
@@ -164,42 +172,53 @@ class Schema:
             )
         self._input, self._kind = next(iter(inputs.items()))
         self._file, self._header, self._width = file, header, width
+        self._apart = apart
         self.columns = self._columns()
 
     def _columns(self) -> list[CsvColumn]:
         match self._kind:
             case Vector(width, dtype):
-                self._check_width(width)
-                names = self._header or [str(index + 1) for index in range(width)]
-                return [CsvColumn(names[index], index, dtype) for index in range(width)]
+                names = self._header or [str(index + 1) for index in range(self._width)]
+                places = self._places(width)
+                return [CsvColumn(names[index], index, dtype) for index in places]
             case Record(fields, _, unread):
+                if self._header is None or self._by_position():
+                    found: Sequence[int | None] = self._places(len(fields))
+                else:
+                    found = [self._index(name, optional=name in unread) for name, _ in fields]
                 return [
                     CsvColumn(
                         *(name, index, self._dtype(kind, name, unread)),
                         document=isinstance(kind, Text),
                     )
-                    for position, (name, kind) in enumerate(fields)
-                    if (index := self._index(name, position, optional=name in unread)) is not None
+                    for index, (name, kind) in zip(found, fields, strict=True)
+                    if index is not None
                 ]
         dtype = _dtype(self._kind, self._input, self._file)
         document = isinstance(self._kind, Text)
         return [CsvColumn(self._input, self._only(), dtype, document=document)]
 
     def _dtype(self, kind: Type, name: str, unread: Sequence[str]) -> str:
-        return _UNREAD if name in unread else _dtype(kind, name, self._file)
+        return UNREAD if name in unread else _dtype(kind, name, self._file)
 
-    def _check_width(self, width: int) -> None:
-        if self._width < width:
-            raise BadTable(
-                f"the model reads {width} columns, this file has {self._width}",
-                where=f"{self._file}:1",
-                hint="if the cells are separated by another character, name it with --separator",
-            )
+    def _places(self, width: int) -> Sequence[int]:
+        """The indices of so many columns that are read by position."""
+        apart = self._apart if self._width > width else ()
+        names = self._header or ("",) * self._width
+        found = [index for index, name in enumerate(names) if name not in apart]
+        if len(found) == width:
+            return found
+        more = f"the model was trained without names, and reads columns by position; {KEEP}"
+        separator = "if the cells are separated by another character, name it with --separator"
+        raise BadTable(
+            f"the model reads {width} columns, this file has {len(found)}",
+            where=f"{self._file}:1",
+            found=", ".join(self._header or ())[:200] or None,
+            hint=more if len(found) > width else separator,
+        )
 
-    def _index(self, name: str, position: int, *, optional: bool) -> int | None:
-        if self._header is None or self._by_position():
-            self._check_width(position + 1)
-            return position
+    def _index(self, name: str, *, optional: bool) -> int | None:
+        assert self._header is not None, "columns go by name"
         if self._header.count(name) > 1:
             raise BadTable(
                 f"several columns have the name {name!r}",

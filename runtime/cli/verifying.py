@@ -59,12 +59,10 @@ def _against(options: argparse.Namespace, opened: OpenedModel) -> tuple[int, tup
     from runtime.repository import formats
 
     folder, model = find(options.against)
-    formats.check_trust(model.form, str(model.path), trust_pickle=options.trust_pickle)
-    raw: Any = folder.read(model.path)
-    if model.form == formats.SKLEARN:
-        raw = formats.estimator(raw, str(model.path))
+    raw, trust, part = folder.read(model.path), options.trust_pickle, model.promise.part
+    source = formats.original(model.form, raw, str(model.path), part, trust_pickle=trust)
     how = reading.options_of(options, options.rows)
     compared = compare_file(
-        opened.plan, original(model.form, raw), options.rows, how, options.tolerance
+        opened.plan, original(model.form, source), options.rows, how, options.tolerance
     )
     return compared.rows, compared.outputs

@@ -20,7 +20,7 @@ from runtime.cluster.placement.catalogue import holders_of
 from runtime.errors import ClusterError
 
 Resident = Mapping[str, Mapping[str, int]]
-"""The digests and bytes of each model's parameters, as `plan.resident()` has them."""
+"""The digests and bytes of each model's parameters, as `plan.program.resident()` has them."""
 #: A group goes first to nodes with room for so much of a full node, to split less often.
 _ROOMY = 0.5
 #: Rounding of sums of loads, relative to the bound.
@@ -58,7 +58,7 @@ class Assignment:
         }
 
     def moved(self, before: Assignment) -> int:
-        """How many models have to be loaded, where this follows another assignment."""
+        """The number of models to load where this follows another assignment."""
         return sum(
             len(shares.keys() - before.shares.get(name, {}).keys())
             for name, shares in self.shares.items()
@@ -87,7 +87,12 @@ def assign(  # noqa: PLR0913 (each has a default)
     places = _listed(nodes)
     check_values(
         (
-            ("resident", resident, _has(resident, _are_numbers), "{'model': plan.resident()}"),
+            (
+                "resident",
+                resident,
+                _has(resident, _are_numbers),
+                "{'model': plan.program.resident()}",
+            ),
             ("nodes", nodes, places, "names; models need a node"),
             ("loads", loads, loads is None or _are_numbers(loads), "number of requests by model"),
             ("bound", bound, is_number(bound) and bound > 1, "1.25: a quarter more than the mean"),

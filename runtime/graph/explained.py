@@ -12,7 +12,7 @@ from runtime.graph.plan import GraphPlan
 def explained(
     plan: Plan | GraphPlan, stage: str = "stages", form: str = "text", data: object = None
 ) -> str:
-    """A plan, or a graph of several, at one step of its way: see docs/80-debugging.md."""
+    """A plan, or a graph of several, at one step of its way: see docs/reference/debugging.md."""
     if not isinstance(plan, GraphPlan):
         return explain(plan, stage, form, data)
     if stage in ("logical", "optimised") or form == "html":

@@ -20,9 +20,9 @@ class ModelFacts:
     owner: str
     """The version that was found there."""
     operators: Mapping[str, int]
-    """How many of each kind it has in the graph."""
+    """Operators in the graph, by kind."""
     shared: Mapping[str, int]
-    """How many of them another model has, too, by its address."""
+    """Operators in common with other models, by their address."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _took(step: Step) -> str:
 def facts(uses: Mapping[str, str], problem: str, plan: Any) -> GraphFacts:
     """Facts about a graph that uses these versions, by the addresses it names."""
     places: dict[str, dict[str, str]] = {address: {} for address in uses}
-    for item, origins in plan.optimised.origins().items():
+    for item, origins in plan.program.optimised.origins().items():
         for origin in origins:
             if origin.step in places and not isinstance(item.op, Source):
                 places[origin.step][item.digest] = item.op.name

@@ -27,8 +27,8 @@ def name_of(item: Node) -> str:
 
 
 @dataclass(frozen=True)
-class Form:
-    """How a plan is given what it reads."""
+class CallForm:
+    """The form in which a plan gets its inputs."""
 
     reads: tuple[Node, ...]
     #: Each column of the record: its name, the value that it is of, its column or number there.
@@ -62,7 +62,7 @@ def _part(value: Columns, at: str | int | None) -> Columns:
 
 def program_of(
     reads: Sequence[Node], gives: Sequence[Node], origins: Mapping[Node, Any]
-) -> tuple[dict[str, Node], dict[Node, Any], Form]:
+) -> tuple[dict[str, Node], dict[Node, Any], CallForm]:
     """The program that gives these values of those, where its nodes come from, and its form."""
     form = _form(reads, gives)
     row = _row(form)
@@ -114,7 +114,7 @@ def _rebuilt(gives: Sequence[Node], borders: set[Node], change: Any) -> list[Nod
     return [visit(item) for item in gives]
 
 
-def _row(form: Form) -> Node | None:
+def _row(form: CallForm) -> Node | None:
     if not form.columns:
         return None
     fields = tuple((name, _type(item, at)) for name, item, at in form.columns)
@@ -127,10 +127,10 @@ def _type(item: Node, at: str | int | None) -> Type:
     return Scalar(item.type.dtype) if isinstance(item.type, Vector) else item.type
 
 
-def _form(reads: Sequence[Node], gives: Sequence[Node]) -> Form:
-    whole = Form(tuple(reads))
+def _form(reads: Sequence[Node], gives: Sequence[Node]) -> CallForm:
+    whole = CallForm(tuple(reads))
     if len(reads) == 1 and isinstance(reads[0].type, Vector | Text):
-        return Form(tuple(reads), only=reads[0])
+        return CallForm(tuple(reads), only=reads[0])
     columns: list[tuple[str, Node, str | int | None]] = []
     for item in reads:
         found = _columns(item, gives)
@@ -139,7 +139,7 @@ def _form(reads: Sequence[Node], gives: Sequence[Node]) -> Form:
         columns += found
     names = [name for name, _, _ in columns]
     fine = names and len(set(names)) == len(names)
-    return Form(tuple(reads), tuple(columns)) if fine else whole
+    return CallForm(tuple(reads), tuple(columns)) if fine else whole
 
 
 def _columns(item: Node, gives: Sequence[Node]) -> list[tuple[str, Node, str | int | None]] | None:

@@ -80,7 +80,7 @@ class Links:
         made.uses = {address: version[0] for address, version in found.items()}
         made.tried.update({v[0]: v[1] for v in found.values() if v[0] not in made.tried})
         written = without_unread(written)
-        optimised = _linked(graph, lambda address: found[address][2].optimised)
+        optimised = _linked(graph, lambda address: found[address][2].program.optimised)
         optimised = optimised.retype(**written.inputs())
         plan = graph_plan(written, optimised, owner, self._loop, self._threads, **options)
         return plan, made
@@ -176,6 +176,4 @@ def _name(owner: str) -> str:
 
 
 def _linked(graph: Flow, find: Callable[[str], Flow]) -> Flow:
-    if is_graph(graph):
-        return link(graph, find)
-    return graph
+    return link(graph, find) if is_graph(graph) else graph

@@ -10,7 +10,7 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from runtime.errors import RuntimeClosed
-from runtime.graph.router import GraphRouter, Request
+from runtime.graph.router import GraphRequest, GraphRouter
 
 
 class LoopThread:
@@ -22,7 +22,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._process, self._closed = os.getpid(), False
         #: The requests that are under way on each loop, each with its router.
-        self.requests: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Request, GraphRouter]]
+        self.requests: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[GraphRequest, GraphRouter]]
         self.requests = WeakKeyDictionary()
 
     def loop(self, *, apart: bool) -> asyncio.AbstractEventLoop:
@@ -60,13 +60,13 @@ class LoopThread:
         if self._thread is not None and self._loop is not here:
             self._thread.join(1.0)
 
-    def _every(self) -> list[tuple[asyncio.AbstractEventLoop, dict[Request, GraphRouter]]]:
+    def _every(self) -> list[tuple[asyncio.AbstractEventLoop, dict[GraphRequest, GraphRouter]]]:
         """Requests under way, by loop; a fork has none of its parent's."""
         with self._lock:
             return [*self.requests.items()] if self._process == os.getpid() else []
 
 
-def _give_up(requests: dict[Request, GraphRouter]) -> None:
+def _give_up(requests: dict[GraphRequest, GraphRouter]) -> None:
     for request, router in [*requests.items()]:
         router.fail(request, RuntimeClosed("this runtime was closed", where=router.name))
 

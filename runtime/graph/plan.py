@@ -17,7 +17,7 @@ from flour.core.op import Columns, Parameter
 from flour.core.reference import public
 from flour.core.source import Source
 from flour.core.types import Type
-from flour.data.batch import BatchReader, Kind
+from flour.data.batch import BatchReader, Form
 from flour.data.coerce import coerce
 from flour.data.nulls import known_missing_of
 from flour.language.flow import Flow
@@ -28,11 +28,11 @@ from runtime.graph.form import name_of
 from runtime.graph.loop_thread import LoopThread
 from runtime.graph.request import Values
 from runtime.graph.router import GraphRouter, gathered
-from runtime.graph.rows import Known, NotARow, Rows
+from runtime.graph.rows import Known, NotARow, RowGraph
 from runtime.graph.threads import Threads
 from scheduler import Awaited, is_executor
 
-_SINGLE = (Kind.ROW, Kind.DOCUMENT)
+_SINGLE = (Form.ROW, Form.DOCUMENT)
 
 
 class GraphPlan:
@@ -43,9 +43,9 @@ class GraphPlan:
     #: Nothing of it is one piece of machine code.
     row_work = entry_work = None
     steps: ClassVar[tuple[()]] = ()
-    variants: ClassVar[tuple[()]] = ()
+    here: ClassVar[tuple[()]] = ()
     memory_bytes = 0
-    unfolded = True
+    in_memory = True
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class GraphPlan:
             for step in graph.steps
             if step.program is not None
         }
-        rows = Rows(graph, self.by_step, self.inputs, threads)
+        rows = RowGraph(graph, self.by_step, self.inputs, threads)
         #: The way of single rows; None where a value of one is no value of Python's.
         self.by_row = rows if rows.possible else None
         self._routers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, GraphRouter] = (
@@ -83,6 +83,13 @@ class GraphPlan:
         )
 
     # --- what plans say of themselves --------------------------------------------------------
+
+    @property
+    def program(self) -> GraphPlan:
+        """This plan: it answers for the programs, the code and the variants of its steps."""
+        return self
+
+    code = variants = program
 
     @property
     def plans(self) -> Sequence[Plan]:
@@ -108,7 +115,7 @@ class GraphPlan:
     @property
     def seconds_left(self) -> float:
         """About how long compiling the steps will still take; 0 once all are ready."""
-        return max((plan.seconds_left for plan in self.plans if not plan.ready), default=0.0)
+        return max((plan.code.seconds_left for plan in self.plans if not plan.ready), default=0.0)
 
     def when_ready(self, call: Callable[[], object]) -> None:
         """Have this called once all steps are ready, or cannot be."""
@@ -119,19 +126,19 @@ class GraphPlan:
             if plan is None:
                 call()
             else:
-                plan.when_ready(following)
+                plan.code.when_ready(following)
 
         following()
 
     @property
     def stages(self) -> tuple[Any, ...]:
         """The stages of all steps."""
-        return tuple(stage for plan in self.by_step.values() for stage in plan.stages)
+        return tuple(stage for plan in self.by_step.values() for stage in plan.program.stages)
 
     @property
     def stage_kinds(self) -> list[tuple[str, str | None]]:
         """The kind of each stage, and the name of its machine code."""
-        return [kind for plan in self.by_step.values() for kind in plan.stage_kinds]
+        return [kind for plan in self.by_step.values() for kind in plan.program.stage_kinds]
 
     @property
     def node_digests(self) -> str:
@@ -141,22 +148,21 @@ class GraphPlan:
 
     def parameters(self) -> frozenset[Parameter]:
         """Every array and table that its steps read."""
-        return frozenset[Parameter]().union(*(plan.parameters() for plan in self.plans))
+        return frozenset[Parameter]().union(*(plan.program.parameters() for plan in self.plans))
 
     resident = parameters
 
-    def is_compiled_for(self, _: object) -> bool:
+    def ready_for(self, _: object) -> bool:
         """True if the native code is there."""
         return self.ready
 
-    def for_dtypes(self, _: object) -> GraphPlan:
-        """This plan: data is converted to the types that it was written for."""
-        return self
+    def of(self, _: object) -> None:
+        """No variant: data is converted to the types that the graph was written for."""
 
     def release(self) -> None:
         """Give back memory that operators hold only to run faster."""
         for plan in self.plans:
-            plan.release()
+            plan.program.release()
 
     def save(self, path: object, *, durable: bool = True) -> None:
         """Refuse: a graph of several steps is kept as its graph, not as a plan."""
@@ -177,7 +183,7 @@ class GraphPlan:
         return self._public(self._run_here(columns, rows, tuple(self.outputs)))
 
     def run_arrow(self, data: object) -> Any:
-        """Every output as Arrow, for a batch, table or stream: as plans do, see docs/68-bulk.md."""
+        """Every output as Arrow, for a batch, table or stream: see docs/reference/bulk.md."""
         from oven.plans.arrow import run_arrow
 
         return run_arrow(self, data)
@@ -307,10 +313,10 @@ class GraphPlan:
 
         return call
 
-    def begin(self, data: object) -> Whole:
+    def begin(self, data: object) -> WholeRun:
         """A run over this data, in one piece; requests that wait go to an event loop instead."""
         assert not self.waits, "an executor does not wait"
-        return Whole(self, data)
+        return WholeRun(self, data)
 
     def __repr__(self) -> str:
         return f"GraphPlan({', '.join(self.outputs)}: {len(self.graph.steps)} steps)"
@@ -329,7 +335,7 @@ def _first_row(value: Any) -> Any:
     return first.item() if hasattr(first, "item") and not getattr(first, "ndim", 1) else first
 
 
-class Whole:
+class WholeRun:
     """A run of a graph that is not divided, in the form that the engines know."""
 
     steps, memory_bytes, uncut = 1, 0, True

@@ -33,7 +33,7 @@ class Values:
         self._values[item] = value
 
     def count(self, path: Path) -> int:
-        """How many rows go this way."""
+        """The number of rows that go this way."""
         rows = self.rows_of(path)
         return self.rows if rows is None else len(rows)
 

@@ -24,12 +24,13 @@ from flour.core.errors import CoroutineEnded, FlourError, WrongAnswer
 from flour.core.node import Node
 from flour.core.op import Columns
 from flour.core.reference import public
+from flour.core.time_limit import GROUP, all_of, time_limit
 from flour.core.types import Scalar
 from runtime.errors import NodeFailed
 from runtime.graph.cutting import GraphCut, Step
 from runtime.graph.form import name_of
 from runtime.graph.request import Values, part_of, stacked
-from runtime.graph.rows import Known, Rows, taken
+from runtime.graph.rows import Known, RowGraph, taken
 from runtime.graph.unquoted import unquoted
 from scheduler import DeadlineExceeded, SchedulerError
 
@@ -102,7 +103,7 @@ MANY_ROWS = 8
 MOST_KEPT = 4096
 
 
-class Request:
+class GraphRequest:
     """One request: what it has so far, and how many steps each step still waits for.
 
     A single row has values of Python's in `known`, a block has columns in `values`.
@@ -167,8 +168,8 @@ class GraphRouter:
         graph: GraphCut,
         run: Run,
         elsewhere: Callable[[Callable[[], Any]], Future[Any]],
-        by_row: Rows | None,
-        requests: dict[Request, GraphRouter],
+        by_row: RowGraph | None,
+        requests: dict[GraphRequest, GraphRouter],
     ) -> None:
         self.name, self._graph, self._run, self._by_row = name, graph, run, by_row
         self._elsewhere = elsewhere
@@ -181,7 +182,7 @@ class GraphRouter:
         for step in graph.steps:
             if step.kind == "fetch" or not self._fetched.isdisjoint(step.after):
                 self._fetched.add(step.number)
-        self._meeting: dict[int, list[Request]] = {}
+        self._meeting: dict[int, list[GraphRequest]] = {}
         self._limits = {s.number: Limits(s.op.limit) for s in graph.steps if s.kind == "fetch"}
         #: Answers of this type need no look: they are what was promised.
         self._plain = {s.number: _plain(s.op) for s in graph.steps if s.kind == "fetch"}
@@ -211,7 +212,7 @@ class GraphRouter:
                 number: sum(before in wanted for before in steps[number].after)
                 for number in sorted(wanted)
             }
-        request = Request(values, outputs, self._plans[outputs], future)
+        request = GraphRequest(values, outputs, self._plans[outputs], future)
         self.requests[request] = self
         future.add_done_callback(partial(self._given_up, loop, request))
         if timeout is not None:
@@ -223,13 +224,13 @@ class GraphRouter:
             self._finish(request)
 
     def _given_up(
-        self, loop: asyncio.AbstractEventLoop, request: Request, future: Future[Answers]
+        self, loop: asyncio.AbstractEventLoop, request: GraphRequest, future: Future[Answers]
     ) -> None:
         """The caller wants no answer any more; called on whichever thread says so."""
         if future.cancelled() and request.open:
             loop.call_soon_threadsafe(self._close, request)
 
-    def _late(self, request: Request) -> None:
+    def _late(self, request: GraphRequest) -> None:
         waits = [self._graph.steps[n].title for n, before in request.waiting.items() if not before]
         found = "it waited for " + ", ".join(waits or ["its turn"])[:160]
         late = DeadlineExceeded(
@@ -241,14 +242,14 @@ class GraphRouter:
         late.__cause__ = request.problem
         self.fail(request, late)
 
-    def fail(self, request: Request, problem: BaseException) -> None:
+    def fail(self, request: GraphRequest, problem: BaseException) -> None:
         """End a request with an error, and what is still waiting for it."""
         future = self._close(request)
         if future is not None:
             with suppress(InvalidStateError):  # it was cancelled meanwhile
                 future.set_exception(problem)
 
-    def _finish(self, request: Request) -> None:
+    def _finish(self, request: GraphRequest) -> None:
         if not request.open:
             return
         try:
@@ -261,7 +262,7 @@ class GraphRouter:
             with suppress(InvalidStateError):  # as above
                 future.set_result(answers)
 
-    def _answers(self, request: Request) -> Answers:
+    def _answers(self, request: GraphRequest) -> Answers:
         if request.known is not None:
             assert self._by_row is not None, "rows are taken where they can be"
             return self._by_row.answers(request.known, request.outputs)
@@ -271,7 +272,7 @@ class GraphRouter:
             for name in request.outputs
         }
 
-    def _close(self, request: Request) -> Future[Answers] | None:
+    def _close(self, request: GraphRequest) -> Future[Answers] | None:
         """End a request; its future, if it had not ended before."""
         future, request.future = request.future, None
         request.open, request.problem = False, None
@@ -285,7 +286,7 @@ class GraphRouter:
 
     # --- steps -------------------------------------------------------------------------------
 
-    def _ready(self, request: Request, number: int) -> None:
+    def _ready(self, request: GraphRequest, number: int) -> None:
         """A step has all that it reads."""
         step = self._graph.steps[number]
         try:
@@ -318,7 +319,7 @@ class GraphRouter:
         except Exception as problem:  # noqa: BLE001 (it is the request's)
             self.fail(request, self._explained(step, problem))
 
-    def _done(self, request: Request, step: Step) -> None:
+    def _done(self, request: GraphRequest, step: Step) -> None:
         """A step is over: those that waited for it may be ready."""
         if not request.open:
             return
@@ -340,13 +341,13 @@ class GraphRouter:
             self._rows_together(step, rows)
         blocks = [request for request in ready if request.known is None]
         while blocks:
-            block, count = list[Request](), 0
+            block, count = list[GraphRequest](), 0
             while blocks and count < MOST_TOGETHER:
                 block.append(blocks.pop(0))
                 count += _count(block[-1], step)
             self._together(step, block)
 
-    def _rows_together(self, step: Step, rows: list[Request]) -> None:
+    def _rows_together(self, step: Step, rows: list[GraphRequest]) -> None:
         """Single rows: few by the plan's entry one by one, many as a block."""
         assert self._by_row is not None, "rows are taken where they can be"
         run: Any = self._by_row.step(step)
@@ -361,7 +362,7 @@ class GraphRouter:
                 [request], step, partial(run, request.known, request.chosen), slow=step.is_slow()
             )
 
-    def _together(self, step: Step, block: list[Request]) -> None:
+    def _together(self, step: Step, block: list[GraphRequest]) -> None:
         counts = [_count(request, step) for request in block]
         rows = sum(counts)
 
@@ -380,7 +381,7 @@ class GraphRouter:
         self._off_or_here(block, step, work, slow=step.is_slow(rows))
 
     def _off_or_here(
-        self, block: list[Request], step: Step, work: Callable[[], Any], *, slow: bool
+        self, block: list[GraphRequest], step: Step, work: Callable[[], Any], *, slow: bool
     ) -> None:
         """Do work for requests: on an executor if it is slow, so that the loop goes on."""
         if slow:
@@ -393,7 +394,7 @@ class GraphRouter:
                 return
         self._landed(block, step, work)
 
-    def _landed(self, block: list[Request], step: Step, result: Callable[[], Any]) -> None:
+    def _landed(self, block: list[GraphRequest], step: Step, result: Callable[[], Any]) -> None:
         """Give requests what came out of a step; where a block fails, each by itself."""
         try:
             made = result()
@@ -413,7 +414,7 @@ class GraphRouter:
 
     # --- fetches -----------------------------------------------------------------------------
 
-    async def _one(self, request: Request, step: Step, values: list[Any]) -> None:
+    async def _one(self, request: GraphRequest, step: Step, values: list[Any]) -> None:
         """The fetch of a single row."""
         assert request.known is not None, "it is one"
         assert self._by_row is not None, "rows are taken where they can be"
@@ -435,7 +436,7 @@ class GraphRouter:
         request.known[step.nodes[0]] = value
         self._done(request, step)
 
-    async def _rows(self, request: Request, step: Step, inputs: list[Columns]) -> None:
+    async def _rows(self, request: GraphRequest, step: Step, inputs: list[Columns]) -> None:
         """Every row of a fetch, at the same time."""
         op, calls, start = step.op, step.op.rows_of(inputs), time.monotonic()
         step.calls += 1
@@ -444,16 +445,14 @@ class GraphRouter:
             if len(calls) == 1:
                 answers = [await self._row(request, step, calls[0], inputs, 0)]
             else:
-                async with asyncio.TaskGroup() as group:
-                    tasks = [
-                        group.create_task(self._row(request, step, values, inputs, row))
-                        for row, values in enumerate(calls)
-                    ]
-                answers = [task.result() for task in tasks]
+                answers = await all_of(
+                    self._row(request, step, values, inputs, row)
+                    for row, values in enumerate(calls)
+                )
             value = op.column(answers[0] if op.together else answers)
             step.took(time.monotonic() - start, len(calls) if op.together else None)
         except BaseException as problem:  # noqa: BLE001 (it is the request's)
-            while isinstance(problem, BaseExceptionGroup):
+            while isinstance(problem, GROUP):
                 problem = problem.exceptions[0]
             self.fail(request, self._explained(step, problem))
             return
@@ -462,7 +461,7 @@ class GraphRouter:
 
     async def _row(
         self,
-        request: Request,
+        request: GraphRequest,
         step: Step,
         values: tuple[Any, ...],
         inputs: list[Columns],
@@ -477,7 +476,7 @@ class GraphRouter:
                 return known
         tries = Tries()
         try:
-            async with asyncio.timeout(op.deadline or None) as whole:
+            async with time_limit(op.deadline or None) as whole:
                 answer = await self._tried(request, step, values, tries)
         except Exception as problem:
             if op.spare:
@@ -496,13 +495,13 @@ class GraphRouter:
         return answer
 
     async def _tried(
-        self, request: Request, step: Step, values: tuple[Any, ...], tries: Tries
+        self, request: GraphRequest, step: Step, values: tuple[Any, ...], tries: Tries
     ) -> Any:
         """One answer after as many tries as are allowed; it has the type that was promised."""
         op, pause = step.op, step.op.backoff
         limits, client = self._limits[step.number], _key(values[-1:]) if step.op.per else None
         for left in reversed(range(op.retries + 1)):
-            limit = asyncio.timeout(op.timeout or None)
+            limit = time_limit(op.timeout or None)
             try:
                 async with limits.at(client), limit:
                     tries.begun += 1
@@ -550,7 +549,7 @@ class GraphRouter:
 
 
 def _before(problem: Exception | None) -> str:
-    """How a try before ended, for a text that clients read."""
+    """The outcome of the previous try, for a text that clients read."""
     return "" if problem is None else f"; a try before ended with {type(_meant(problem)).__name__}"
 
 
@@ -565,8 +564,8 @@ def _unless_closed(soon: Callable[..., object], *call: object) -> None:
         soon(*call)
 
 
-def _count(request: Request, step: Step) -> int:
-    """How many rows of a request go through a step."""
+def _count(request: GraphRequest, step: Step) -> int:
+    """The number of rows of a request that go through a step."""
     if request.known is not None:
         return int(taken(step, request.known, request.chosen))
     count: int = request.values.count(step.path)

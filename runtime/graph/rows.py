@@ -33,7 +33,7 @@ class NotARow(Exception):
     """A row that has to go the way of blocks."""
 
 
-class Rows:
+class RowGraph:
     """A graph for single rows."""
 
     def __init__(

@@ -13,6 +13,7 @@ from runtime.http.routes import HandlerContext
 from runtime.http.watch import telemetry
 from runtime.http.wire.interfaces import Guard
 from runtime.http.wire.settings import ServerSettings
+from runtime.http.wire.tls import TlsFiles
 from runtime.runtime import Runtime
 from runtime.service.answerers import Answerer
 
@@ -21,6 +22,8 @@ def check(settings: ServerSettings) -> None:
     """Raise if a file or a package that these settings need is not there; models load for long."""
     if settings.tokens:
         TokenFile(settings.tokens)
+    if settings.tls_cert:
+        TlsFiles(settings)
     telemetry.check(settings)
 
 
@@ -40,7 +43,7 @@ def guards(service: HandlerContext) -> list[Guard]:
             TokenFile(
                 settings.tokens,
                 required=settings.tokens_required,
-                right_of=lambda request: router.right(request.method, request.path),
+                need_of=lambda request: router.need(request.method, request.path),
             )
         )
     if settings.anonymous_rate > 0 or settings.known_rate > 0:

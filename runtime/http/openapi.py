@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from runtime.http.codec.bodies import Error
-from runtime.http.routes import Route
+from runtime.http.routes import HttpRoute
 from runtime.http.wire.messages import JSON
 
 _REFERENCE = "#/components/schemas/{name}"
@@ -20,7 +20,7 @@ _ALWAYS = (400, 401, 405, 413, 429, 503)
 _BODIED = (415, 504)
 
 
-def document(routes: Sequence[Route], version: str) -> bytes:
+def document(routes: Sequence[HttpRoute], version: str) -> bytes:
     """The document as JSON."""
     listed = [route for route in routes if not route.hidden]
     kinds = [kind for route in listed for kind in (route.body, route.answer) if kind is not None]
@@ -37,7 +37,7 @@ def document(routes: Sequence[Route], version: str) -> bytes:
     return msgspec.json.encode(content)
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _operation(route: HttpRoute) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": re.sub(r"\W+", "_", f"{route.method.lower()}{route.path}").strip("_"),
@@ -51,7 +51,7 @@ def _operation(route: Route) -> dict[str, Any]:
     return operation
 
 
-def _parameters(route: Route) -> list[dict[str, Any]]:
+def _parameters(route: HttpRoute) -> list[dict[str, Any]]:
     named = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"\{(\w+)\}", route.path)
@@ -63,7 +63,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _responses(route: Route) -> dict[str, Any]:
+def _responses(route: HttpRoute) -> dict[str, Any]:
     responses = {"200": _response("what was asked for", route.content_type, _of(route.answer))}
     errors = (*_ALWAYS, *route.statuses, *(_BODIED if route.body is not None else ()))
     for status in sorted(set(errors)):

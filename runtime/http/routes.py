@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from runtime.http.codec.bodies import Ready
 from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.snapshots import SnapshotSource
-from runtime.http.wire.interfaces import Attributing, Guard, Observer, Peers, Repository
+from runtime.http.wire.interfaces import Attributing, Guard, ModelRepository, Need, Observer, Peers
 from runtime.http.wire.lag import Lag
-from runtime.http.wire.messages import JSON, Answer, Request
+from runtime.http.wire.messages import GRPC_METHOD, JSON, Answer, Request
 from runtime.http.wire.problems import HttpError
 from runtime.http.wire.settings import ServerSettings
 from runtime.runtime import Runtime
@@ -28,7 +28,7 @@ class HandlerContext:
 
     runtime: Runtime
     settings: ServerSettings
-    repository: Repository | None
+    repository: ModelRepository | None
     #: What answers under an address, of a stack with a height of one; see Endpoints.routes.
     table: Mapping[str, ModelVersion]
     answering: Answerer
@@ -39,17 +39,19 @@ class HandlerContext:
     peers: Peers
     #: Requests whose answers are awaited now.
     waiting: int
+    #: Called with a request whose answer is awaited; gives what is called when it has ended.
+    enter: Callable[[Request], Callable[[object], None]] | None
     #: How far the event loop is behind.
     lag: Lag
     #: What handlers do that takes long, so that the event loop does not wait for it.
     threads: Executor
-    routes: tuple[Route, ...]
+    routes: tuple[HttpRoute, ...]
     router: Router
     metrics: SnapshotSource | None
     #: Answers requests that ask why.
     attribution: Attributing
 
-    def answered_by(self, answering: Answerer) -> Self:
+    def answered_by(self, answering: Answerer) -> HandlerContext:
         """This service for one request that something else answers."""
         other = object.__new__(type(self))
         vars(other).update(vars(self), answering=answering)
@@ -86,7 +88,7 @@ def by_route(handler: Handler, following: Handler) -> Handler:
 REMEMBERED = 4096
 
 
-class Field(NamedTuple):
+class RequestParameter(NamedTuple):
     """A query parameter or header of a request, for OpenAPI."""
 
     name: str
@@ -96,7 +98,7 @@ class Field(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Route:
+class HttpRoute:
     """A method and a path, with the handler and the documentation."""
 
     method: str
@@ -110,9 +112,9 @@ class Route:
     """The type of a successful answer."""
     statuses: tuple[int, ...] = ()
     """Error statuses of this route, in addition to those of every route."""
-    query: tuple[Field, ...] = ()
+    query: tuple[RequestParameter, ...] = ()
     """Its query parameters."""
-    headers: tuple[Field, ...] = ()
+    headers: tuple[RequestParameter, ...] = ()
     """Its headers."""
     body_required: bool = False
     content_type: str = JSON
@@ -121,18 +123,21 @@ class Route:
     tag: str = "inference"
     right: str = "read"
     """The right that a client needs: predict, read or change."""
+    scoped: bool = False
+    """True if it is for clients that may ask some models only, though its path names no model."""
 
 
 @dataclass(slots=True)
 class Router:
     """Finds the route of a request, once for each path."""
 
-    routes: Sequence[Route]
-    _patterns: list[tuple[re.Pattern[str], dict[str, Route]]] = field(default_factory=list)
+    routes: Sequence[HttpRoute]
+    _patterns: list[tuple[re.Pattern[str], dict[str, HttpRoute]]] = field(default_factory=list)
     _known: dict[tuple[str, str], tuple[Handler, Mapping[str, str]]] = field(default_factory=dict)
+    _needs: dict[tuple[str, str], Need] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        by_path: dict[str, dict[str, Route]] = {}
+        by_path: dict[str, dict[str, HttpRoute]] = {}
         for route in self.routes:
             by_path.setdefault(route.path, {})[route.method] = route
         self._patterns = [(_pattern(path), methods) for path, methods in by_path.items()]
@@ -146,12 +151,20 @@ class Router:
         route = self._route(method, path)
         return route.path if route else None
 
-    def right(self, method: str, path: str) -> str:
-        """The right that a request needs; "" for one that no route matches."""
-        route = self._route(method, path)
-        return route.right if route else ""
+    def need(self, method: str, path: str) -> Need:
+        """The right and the scope that a request needs; no right if no route matches."""
+        need = self._needs.get((method, path))
+        if need is None:
+            route, need = self._route(method, path), Need("", None, scoped=True)
+            if route is not None:
+                model = self.find(method, path)[1].get("model")
+                need = Need(route.right, model, route.scoped)
+            if len(self._needs) >= REMEMBERED:
+                self._needs.clear()
+            self._needs[method, path] = need
+        return need
 
-    def _route(self, method: str, path: str) -> Route | None:
+    def _route(self, method: str, path: str) -> HttpRoute | None:
         plain = path.rstrip("/") or "/"
         for pattern, methods in self._patterns:
             if pattern.fullmatch(plain) is not None:
@@ -175,11 +188,13 @@ class Router:
                 return methods[method].handler, {key: _unquoted(text) for key, text in values}
             raise _wrong_method(method, methods)
         raise HttpError(
-            "there is nothing here", 404, where=path[:200], hint="/openapi.json lists all"
+            *("there is nothing here", 501 if method == GRPC_METHOD else 404),
+            where=path[:200],
+            hint="/openapi.json lists all",
         )
 
 
-def _wrong_method(method: str, methods: Mapping[str, Route]) -> HttpError:
+def _wrong_method(method: str, methods: Mapping[str, HttpRoute]) -> HttpError:
     allowed = [*methods, *(["HEAD"] if "GET" in methods else [])]
     allow = {"Allow": ", ".join(allowed)}
     return HttpError(f"{method} has no meaning here", 405, hint=allow["Allow"], headers=allow)

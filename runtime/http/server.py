@@ -12,27 +12,37 @@ import errno
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from time import perf_counter
-from typing import Any, Self
-
-import uvloop
+from typing import Any, cast
 
 from flour.core.errors import FlourError
-from runtime.http.answer.noted import Noted
-from runtime.http.routes import REMEMBERED, Route
+from objectstore import system
+from runtime.http.answer.noted import NoteFollower
+from runtime.http.routes import REMEMBERED, HttpRoute
 from runtime.http.service import Service
-from runtime.http.wire import lag
+from runtime.http.wire import lag, unix_socket
 from runtime.http.wire.body_reading import READ_BYTES
 from runtime.http.wire.connection import Connection
 from runtime.http.wire.headers import Heads
-from runtime.http.wire.interfaces import Guard, Observer, Peers, Repository
+from runtime.http.wire.http2 import Http2Connection
+from runtime.http.wire.interfaces import Connected, Guard, ModelRepository, Observer, Peers
+from runtime.http.wire.loop_fairness import ReadTurns
 from runtime.http.wire.settings import ServerSettings
+from runtime.http.wire.tls import TlsFiles
 from runtime.runtime import Runtime
 from runtime.service.answerers import Answerer
+
+try:
+    from uvloop import run
+except ImportError:  # there is none for Windows
+    from asyncio import run  # type: ignore[assignment]  # called with what both take
+
+#: Time for handshakes that have begun when the server ends.
+_HANDSHAKE_SECONDS = 1.0
 
 
 class ServerError(FlourError):
@@ -42,6 +52,9 @@ class ServerError(FlourError):
 def listen(settings: ServerSettings) -> socket.socket:
     """A socket that listens at the address of the settings."""
     with listening(settings.host, settings.port):
+        if settings.host.startswith(unix_socket.PREFIX):
+            path = settings.host.removeprefix(unix_socket.PREFIX)
+            return unix_socket.listen_at(path, int(settings.unix_mode, 8), settings.backlog)
         return socket.create_server(
             (settings.host, settings.port),
             family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
@@ -50,10 +63,13 @@ def listen(settings: ServerSettings) -> socket.socket:
         )
 
 
-def url_of(host: str, port: int) -> str:
+def url_of(host: str, port: int, *, tls: bool = False) -> str:
     """The address for clients of what listens there."""
+    if host.startswith(unix_socket.PREFIX):
+        return host
     shown = "127.0.0.1" if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 (shown, not bound)
-    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+    shown = f"[{shown}]" if ":" in shown else shown
+    return f"{'https' if tls else 'http'}://{shown}:{port}"
 
 
 @contextlib.contextmanager
@@ -62,13 +78,14 @@ def listening(host: str, port: int) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
+        where, hint = f"{host}:{port}", "another port, or 0 for any that is free"
+        if host.startswith(unix_socket.PREFIX):
+            where, hint = host, "a path of at most 107 bytes in a folder that can be written"
+        elif problem.errno not in {errno.EADDRINUSE, errno.EACCES}:
+            hint = "host is an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them"
+        found = problem.strerror or str(problem)
         raise ServerError(
-            "the server cannot listen here",
-            where=f"{host}:{port}",
-            found=problem.strerror or str(problem),
-            hint="another port, or 0 for any that is free"
-            if problem.errno in {errno.EADDRINUSE, errno.EACCES}
-            else "host is an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them",
+            "the server cannot listen here", where=where, found=found, hint=hint
         ) from problem
 
 
@@ -80,11 +97,11 @@ class Server:
         runtime: Runtime,
         settings: ServerSettings | None = None,
         *,
-        repository: Repository | None = None,
+        repository: ModelRepository | None = None,
         answering: Answerer | None = None,
         guards: Sequence[Guard] = (),
         observers: Sequence[Observer] = (),
-        routes: Sequence[Route] = (),
+        routes: Sequence[HttpRoute] = (),
         sockets: Sequence[socket.socket] = (),
         peers: Peers | None = None,
     ) -> None:
@@ -108,21 +125,23 @@ class Server:
         self.loop: asyncio.AbstractEventLoop
         self.draining = False
         self.lag = self.service.lag
-        self.heads = Heads()
+        self.heads, self.turns = Heads(), ReadTurns()
         #: Cache of request targets, split into path and query.
         self.paths: dict[bytes, tuple[str, str]] = {}
         #: What connections read into, one after the other.
         self.memory = memoryview(bytearray(READ_BYTES))
+        self._tls = TlsFiles(self.settings) if self.settings.tls_cert else None
         self._sockets, self._started = list(sockets), False
         #: Host and port; those of the first socket that listens.
         self._address = self.settings.host, self.settings.port
+        self._own = not sockets
         if sockets:
-            self._address = sockets[0].getsockname()[:2]
+            self._address = unix_socket.address_of(sockets[0])
         self._number = 0 if peers is None else peers.number
         self._listeners: dict[int, tuple[socket.socket, asyncio.AbstractServer]] = {}
         self._taking = False
         self._coming: set[asyncio.Task[Any]] = set()
-        self._connections: set[Connection] = set()
+        self._connections: set[Connected] = set()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._failure: BaseException | None = None
@@ -138,7 +157,7 @@ class Server:
     @property
     def url(self) -> str:
         """The address for clients."""
-        return url_of(*self._address)
+        return url_of(*self._address, tls=self._tls is not None)
 
     @property
     def connections(self) -> int:
@@ -150,11 +169,11 @@ class Server:
         thread = self._thread
         if thread is None or thread.ident is None or not thread.is_alive():
             return 0.0
-        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+        return system.thread_seconds(thread.ident)
 
     # --- running -----------------------------------------------------------------------------
 
-    def start(self) -> Self:
+    def start(self) -> Server:
         """Serve from a thread of its own; it listens when this returns."""
         self._bind()
         self._thread = threading.Thread(target=self._run, name="pretzel-http", daemon=True)
@@ -184,7 +203,7 @@ class Server:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Server:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -199,19 +218,18 @@ class Server:
             )
         if not self._sockets:
             self._sockets.append(listen(self.settings))
-            self._address = self.settings.host, int(self._sockets[0].getsockname()[1])
+            self._address = self.settings.host, unix_socket.address_of(self._sockets[0])[1]
         self._started = True
 
     def _run(self, *, signals: bool = False) -> None:
         try:
-            with (
-                closing(Noted(self.service.runtime, self.settings.answers, self._number)),
-                asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
-            ):
-                runner.run(self._serve(signals=signals))
+            with closing(NoteFollower(self.service.runtime, self.settings.answers, self._number)):
+                run(self._serve(signals=signals))
         except BaseException as problem:  # noqa: BLE001 (it is raised where the server was started)
             self._failure = problem
         finally:
+            if self._own:
+                unix_socket.remove_file(self.settings.host)
             self._ready.set()
 
     async def _serve(self, *, signals: bool) -> None:
@@ -221,7 +239,7 @@ class Server:
         self.heads.renew()
         if signals:
             for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self._stopping.set)
+                system.on_signal(loop, number, self._stopping.set)
         for each in self._sockets:
             await self._accept(each)
         ticking = [loop.create_task(each()) for each in (self._tick, self._look)]
@@ -258,10 +276,39 @@ class Server:
         number = listener.fileno()
         if number not in self._listeners and not self.draining:
             listener.setblocking(False)
-            accepting = await self.loop.create_server(
-                self._connection, sock=listener.dup(), backlog=self.settings.backlog
-            )
-            self._listeners[number] = listener, accepting
+            self._listeners[number] = listener, await self._accepting(listener)
+
+    async def _accepting(self, listener: socket.socket) -> asyncio.AbstractServer:
+        loop, unix = self.loop, listener.family == system.UNIX
+        known = {"sock": listener.dup(), "backlog": self.settings.backlog, **self._secured()}
+        return await (loop.create_unix_server if unix else loop.create_server)(
+            self._connection, **known
+        )
+
+    def _secured(self) -> dict[str, Any]:
+        """Arguments of the loop for new connections, if they begin with a handshake of TLS."""
+        if self._tls is None:
+            return {}
+        limits = self.settings.header_seconds, self.settings.write_seconds
+        times = dict(zip(("ssl_handshake_timeout", "ssl_shutdown_timeout"), limits, strict=True))
+        return {"ssl": self._tls.context, **times}
+
+    def reload(self) -> None:
+        """Read the files of TLS again; from other threads. Connections stay as they are."""
+        if self._tls is not None and self._ready.is_set():
+            renewing = self._renew(self._tls, forced=True)
+            asyncio.run_coroutine_threadsafe(renewing, self.loop).result(30.0)
+
+    async def _renew(self, tls: TlsFiles, *, forced: bool = False) -> None:
+        """Accept by another certificate, if the files of TLS have changed."""
+        if not await asyncio.to_thread(partial(tls.renew, forced=forced)):
+            return
+        for number, (listener, _) in list(self._listeners.items()):
+            renewed = await self._accepting(listener)
+            _, former = self._listeners.get(number, (None, renewed))
+            if former is not renewed:
+                self._listeners[number] = listener, renewed
+            former.close()
 
     async def _leave_alone(self, listener: socket.socket) -> None:
         _, accepting = self._listeners.pop(listener.fileno(), (None, None))
@@ -275,7 +322,7 @@ class Server:
                 waiting, _ = listener.accept()
             except OSError:  # none is left
                 return
-            coming = self.loop.connect_accepted_socket(self._connection, waiting)
+            coming = self.loop.connect_accepted_socket(self._connection, waiting, **self._secured())
             task = self.loop.create_task(coming)
             self._coming.add(task)
             task.add_done_callback(self._come)
@@ -309,22 +356,33 @@ class Server:
 
     # --- connections -------------------------------------------------------------------------
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: Connected) -> bool:
         """Register a new connection; False if there are too many."""
         room = len(self._connections) < self.settings.max_connections
         self._connections.add(connection)
         return room
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: Connected) -> None:
         """Unregister a connection."""
         self._connections.discard(connection)
+
+    def http2(self, connection: Connected, transport: asyncio.BaseTransport, data: bytes) -> None:
+        """Go on in HTTP/2 in the place of a connection, of which `data` has been read."""
+        made = Http2Connection(self, self.service)
+        self.leave(connection)
+        self.admit(made)  # there is room, as the other has gone
+        cast("asyncio.Transport", transport).set_protocol(made)
+        made.begin(transport, data)
 
     async def _tick(self) -> None:
         """About once a second: the time for answers, and the time limits of clients."""
         while True:
             await asyncio.sleep(1.0)
             self.heads.renew()
+            self.turns.wary.clear()
             self.check(perf_counter())
+            if self._tls is not None:
+                await self._renew(self._tls)
 
     async def _look(self) -> None:
         """Several times a second: how late the loop is."""
@@ -341,6 +399,8 @@ class Server:
     async def _drain(self, end: float) -> None:
         self.draining = True
         await asyncio.sleep(0.01)  # connections that were taken just now come to be known
+        if self._coming:  # those with TLS, after their handshake
+            await asyncio.wait(self._coming, timeout=_HANDSHAKE_SECONDS)
         while self._connections and self.loop.time() < end:
             for connection in tuple(self._connections):
                 connection.drain()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext, suppress
 from time import monotonic
 
 from flour.core.errors import FlourError
+from flour.core.request_ids import CURRENT
 from runtime.http import assembly
 from runtime.http.answer.attributions import Attributions
 from runtime.http.codec.array_pieces import CUTS
@@ -17,14 +18,15 @@ from runtime.http.codec.bodies import Ready
 from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.codec.number_arrays import NUMBERS
 from runtime.http.codec.number_texts import TEXTS
+from runtime.http.grpc.calls import CALLS
 from runtime.http.guard.guards import AtOnce, most_unread
 from runtime.http.guard.turns import ClientTurns
-from runtime.http.routes import Handler, HandlerContext, Route, Router
+from runtime.http.routes import Handler, HandlerContext, HttpRoute, Router
 from runtime.http.table import ROUTES
 from runtime.http.watch import telemetry
 from runtime.http.wire import problems
 from runtime.http.wire.compression import SOON, pack, unpack
-from runtime.http.wire.interfaces import Alone, Guard, Observer, Peers, Repository
+from runtime.http.wire.interfaces import Alone, Guard, ModelRepository, Observer, Peers
 from runtime.http.wire.lag import Lag
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.settings import ServerSettings
@@ -51,11 +53,11 @@ class Service(HandlerContext):
         runtime: Runtime,
         settings: ServerSettings,
         *,
-        repository: Repository | None = None,
+        repository: ModelRepository | None = None,
         answering: Answerer | None = None,
         guards: Sequence[Guard] = (),
         observers: Sequence[Observer] = (),
-        routes: Sequence[Route] = (),
+        routes: Sequence[HttpRoute] = (),
         peers: Peers | None = None,
     ) -> None:
         self.runtime, self.settings, self.repository = runtime, settings, repository
@@ -74,13 +76,13 @@ class Service(HandlerContext):
         #: True if all code of the models was there once.
         self._compiled = False
         self._small = settings.compress_above
-        self.routes = (*ROUTES, *routes)
+        self.routes = (*ROUTES, *CALLS, *routes)
         self.router = Router(self.routes)
         self.guards = [*assembly.guards(self), *guards]
         counting = (each.enter for each in self.guards if isinstance(each, AtOnce))
-        #: Called with a request whose answer is awaited; gives what is called when it has ended.
-        self.enter: Callable[[Request], Callable[[object], None]] | None = next(counting, None)
+        self.enter = next(counting, None)
         self.metrics = None
+        self.names = bool(settings.access_log or settings.audit_log)
         self.attribution = Attributions(settings.explain_rate, settings.explain_rows)
         telemetry.attach(self)
         for reader in READERS:
@@ -104,9 +106,10 @@ class Service(HandlerContext):
                 if len(request.body) > SOON:
                     return self._awaited(request, self._decompressed(request, handler))
                 unpack(request, self.settings.max_body)
-            answer = handler(self, request)
+            named = request.named is not None
+            answer = self._named(request, handler) if named else handler(self, request)
         except Exception as error:  # noqa: BLE001 (it is the client's answer)
-            return problems.response(self._shown(request, error))
+            return self._failed(request, error)
         if not isinstance(answer, Response):
             return self._awaited(request, answer)
         return answer if len(answer.body) <= self._small else self._compressed(request, answer)
@@ -129,10 +132,12 @@ class Service(HandlerContext):
 
     async def _later(self, request: Request, coming: Awaitable[Response]) -> Response:
         self.waiting += 1
+        if request.named is not None:  # this context is that of the request alone
+            CURRENT.set(request.id)
         try:
             response = await self._in_turn(request, coming)
         except Exception as error:  # noqa: BLE001 (it is the client's answer)
-            response = problems.response(self._shown(request, error))
+            response = self._failed(request, error)
         finally:
             self.waiting -= 1
         if len(response.body) <= self._small:
@@ -140,6 +145,22 @@ class Service(HandlerContext):
         if len(response.body) > _LARGE:  # compression takes a millisecond per 100 KiB
             return await asyncio.to_thread(self._compressed, request, response)
         return self._compressed(request, response)
+
+    def _named(self, request: Request, handler: Handler) -> Answer:
+        """The answer of a handler, whose logs and calls have the id that the client gave."""
+        former = CURRENT.set(request.id)
+        try:
+            return handler(self, request)
+        finally:
+            CURRENT.reset(former)
+
+    def _failed(self, request: Request, error: Exception) -> Response:
+        """The answer for an error, which is logged with the id of the request."""
+        former = CURRENT.set(request.id)
+        try:
+            return problems.response(self._shown(request, error))
+        finally:
+            CURRENT.reset(former)
 
     def _shown(self, request: Request, error: Exception) -> Exception:
         """The error without values, where the request's model, or what follows it, is private."""
@@ -222,7 +243,7 @@ class Service(HandlerContext):
                 loop.call_soon_threadsafe(over.set)
 
         threading.Thread(target=end, name="pretzel-http-end", daemon=True).start()
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, asyncio.TimeoutError):  # two in Python 3.10
             await asyncio.wait_for(over.wait(), seconds)
         telemetry.finish(self)
 

@@ -39,7 +39,7 @@ def _is_lying(answer: ProgramOutput) -> bool:
 
 
 class Shape(NamedTuple):
-    """How a plan's column becomes ONNX's value, where it is not that already, as data."""
+    """The conversion of a plan's column to ONNX's value, as data."""
 
     #: "laid" for one value of each row side by side, "maps" for a ZipMap's, "list" for arrays.
     kind: str
@@ -57,7 +57,7 @@ class Shape(NamedTuple):
 
 
 def shape_of(answer: ProgramOutput) -> Shape | None:
-    """How an output is made; None for most tensors."""
+    """The conversion of an output; None for most tensors."""
     if isinstance(answer.tensor, Listed):
         return Shape("list", [(item.size, item.rank > 1) for item in answer.tensor.items])
     if _is_lying(answer):

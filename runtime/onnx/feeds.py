@@ -90,8 +90,7 @@ def plain_map(value: Any) -> Any:
     """A map of arrays without dimensions as one of numbers; anything else as it is."""
     if type(value) is not dict or not any(isinstance(each, np.ndarray) for each in value.values()):
         return value
-    return {name: _number(each) for name, each in value.items()}
-
-
-def _number(value: Any) -> Any:
-    return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    return {
+        name: (each[()] if isinstance(each, np.ndarray) and each.ndim == 0 else each)
+        for name, each in value.items()
+    }

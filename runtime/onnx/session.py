@@ -33,6 +33,7 @@ from flour.ops.opaque import Opaque
 from flour.ops.structure import Element
 from flour.sessions.proving import proving
 from oven.entry.columns_entry import COLUMN, FLAT
+from oven.plans.plan import restore
 from runtime.onnx.answers import is_block, is_direct, labelled, shape_of
 from runtime.onnx.errors import InvalidArgument, NoSuchFile, error, translated
 from runtime.onnx.feeds import check_of, plain_map
@@ -148,9 +149,9 @@ class InferenceSession:
         self._compiling = self._plan
         if self._plan is None:
             return
-        self._plan.when_ready(partial(_open, ref(self)))
+        self._plan.code.when_ready(partial(_open, ref(self)))
         if image is not None:
-            self._plan.when_ready(partial(_keep, ref(self), image))
+            self._plan.code.when_ready(partial(_keep, ref(self), image))
 
     @property
     def ready(self) -> bool:
@@ -186,14 +187,14 @@ class InferenceSession:
             made = _of_documents(model.program().flow)
             return made, oven.rewritten(made, exact=False)
 
-        plan = oven.Plan.restore(restored, programs)
+        plan = restore(restored, programs)
         self._program, self._plan = model, plan
         self._inputs, self._outputs = facts.inputs, facts.outputs
         self._overridable = facts.overridable
         self._names, self._count = tuple(facts.places), len(facts.inputs)
         self._checks, self._shapers, self._places = facts.checks, facts.shapers, facts.places
         self._order, self._ranks, self._compiling = facts.order, facts.ranks, None
-        self._short = plan.column_entry(facts.ranks, _one_listed(plan, self._inputs[0].name))
+        self._short = plan.code.column_entry(facts.ranks, _one_listed(plan, self._inputs[0].name))
         if isinstance(self._short, BuiltinFunctionType):
             self._open_native_run(self._short, facts.gate)
 
@@ -229,7 +230,11 @@ class InferenceSession:
                 answers = None
             if answers is not None:
                 if output_names is not None:
-                    return self._picked(answers, output_names)
+                    places, shapers = self._places, self._shapers
+                    return [
+                        labelled(shapers.get(n), answers[places[n]])
+                        for n in self._wanted(output_names)
+                    ]
                 # All outputs in the model's order, from those of the plan.
                 order = self._order
                 if order is None:
@@ -258,7 +263,18 @@ class InferenceSession:
     def _shortest(self, plan: oven.Plan) -> Callable[[Feed], Sequence[Any] | None] | None:
         """Straight through the plan's entry, where its rows are the model's; or to onnxruntime."""
         if isinstance(self.program, WholeProgram):
-            return _as_whole(plan, self._names)
+            (op,) = (
+                item.op for item in plan.program.optimised.nodes() if isinstance(item.op, Opaque)
+            )
+            wanted = list(self._names)
+
+            def run(feed: Feed) -> list[Any] | None:
+                try:
+                    return op.held().answers(wanted, feed)
+                except OpaqueFailed:
+                    return None
+
+            return run
         entries, places = self.program.inputs, {name: k for k, name in enumerate(plan.outputs)}
         maps = [entry.port.name for entry in entries if entry.port.kind == "map"]
         fits = all(map(is_block, entries)) or (len(maps) == len(entries) == 1)
@@ -274,12 +290,7 @@ class InferenceSession:
             return _of_maps(plan, self.program.flow, *maps)
         ranks = {entry.port.name: COLUMN if entry.tensor.rank == 2 else FLAT for entry in entries}
         self._ranks = ranks
-        return plan.column_entry(ranks, _one_listed(plan, entries[0].port.name))
-
-    def _picked(self, answers: Sequence[Any], names: Sequence[str]) -> list[Any]:
-        """Some of all the outputs."""
-        places, shapers = self._places, self._shapers
-        return [labelled(shapers.get(n), answers[places[n]]) for n in self._wanted(names)]
+        return plan.code.column_entry(ranks, _one_listed(plan, entries[0].port.name))
 
     def _wanted(self, names: Sequence[str]) -> Sequence[str]:
         for name in names:
@@ -330,7 +341,7 @@ class InferenceSession:
         return list(self._overridable)
 
     def get_providers(self) -> list[str]:
-        """Where plans run."""
+        """The providers that plans run on."""
         return ["CPUExecutionProvider"]
 
     def set_providers(
@@ -408,20 +419,6 @@ def _of_maps(plan: oven.Plan, flow: Flow, name: str) -> Callable[[Feed], Sequenc
             return answers
         row = feed.get(name)
         return [*plan.run([plain_map(row)]).values()] if type(row) is dict else None
-
-    return run
-
-
-def _as_whole(plan: oven.Plan, names: Sequence[str]) -> Callable[[Feed], list[Any] | None]:
-    """Likewise for a model that is one part: what onnxruntime refuses, the long way words."""
-    (op,) = (item.op for item in plan.optimised.nodes() if isinstance(item.op, Opaque))
-    wanted = list(names)
-
-    def run(feed: Feed) -> list[Any] | None:
-        try:
-            return op.held().answers(wanted, feed)
-        except OpaqueFailed:
-            return None
 
     return run
 

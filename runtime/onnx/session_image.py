@@ -124,7 +124,7 @@ class RestoredSession(NamedTuple):
 
 
 class SessionImage:
-    """Where the session over a model's bytes is kept, or would be."""
+    """The place at which the session over a model's bytes is, or would be, kept."""
 
     def __init__(self, model: Raw, ways: Ways) -> None:
         self._model, self._ways = model, ways
@@ -154,7 +154,7 @@ class SessionImage:
 
     def write(self, plan: oven.Plan, facts: SessionFacts | None) -> None:
         """Keep a session that was just made."""
-        made = image_of(plan) if facts is not None and plan.tier else None
+        made = image_of(plan) if facts is not None and plan.code.tier else None
         if made is None or facts is None:
             return
         data, about = made.to_bytes(), facts.to_bytes()

@@ -43,7 +43,7 @@ def entry_of_maps(flow: Flow) -> Entry | None:
     if [item.type for item in made] != list(flow.types.values()):
         return None
     plan = oven.bake(Flow(dict(zip(flow.outputs, made, strict=True)), None, (flow,)))
-    run = plan.column_entry({name: COLUMN}, lambda _: None)
+    run = plan.code.column_entry({name: COLUMN}, lambda _: None)
     texts = op.vocabulary.to_list()
     places = {(text if keys == "string" else int(text)): k for k, text in enumerate(texts)}
     return _entry(run, name, places, np.dtype(op.dtype)) if run is not None else None

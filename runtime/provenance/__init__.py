@@ -1,4 +1,4 @@
-"""Where an answer comes from: kept answers, and the same answer computed once more.
+"""The origin of an answer: kept answers, each of which can be computed once more.
 
 keeper = runtime.keep("fraud", "answers/")
 answer = runtime.predict("fraud", row)

@@ -47,6 +47,7 @@ _EVERY, _END_SECONDS = 0.2, 30.0
 _MOST = 1 << 16
 #: Characters to which the names of requests are cut.
 _LONGEST = 500
+_SALT_BYTES = 32
 _LIBRARIES = ("numpy", "numba", "llvmlite", "sklearn", "lightgbm", "xgboost", "onnx")
 _DROP, _HASH = "drop", "hash"
 
@@ -61,7 +62,7 @@ class Kept(dict[str, Any]):
         self.id = answer
 
 
-class _Noted(NamedTuple):
+class _WaitingAnswer(NamedTuple):
     """An answer that waits to be written."""
 
     answer: str
@@ -101,17 +102,12 @@ class AnswerKeeper(Closing):
         options = (
             ("folder", folder, place and not unwritable(Path(folder)), "a directory to write in"),
             ("inputs", inputs, isinstance(inputs, bool), "True or False"),
-            ("sample", sample, is_number(sample) and 0 < sample <= 1, "a share of calls"),
-            ("most_bytes", most_bytes, is_number(most_bytes) and most_bytes, "bytes of all files"),
-            (
-                "seconds",
-                seconds,
-                seconds is None or (is_number(seconds) and seconds),
-                "seconds, or None",
-            ),
+            ("sample", sample, _is_positive(sample) and sample <= 1, "a share of calls"),
+            ("most_bytes", most_bytes, _is_positive(most_bytes), "bytes of all files"),
+            ("seconds", seconds, seconds is None or _is_positive(seconds), "seconds, or None"),
             ("subject", subject, subject is None or subject in known, "a column of the program"),
             ("private", private, private in {_DROP, _HASH}, '"drop" or "hash"'),
-            ("rotate", rotate, is_number(rotate) and rotate, "seconds"),
+            ("rotate", rotate, _is_positive(rotate), "seconds"),
         )
         check_values(options, "answers cannot be kept like this", name)
         if runtime.routes.keeper(name) is not None:
@@ -126,9 +122,13 @@ class AnswerKeeper(Closing):
         self._log = AnswerLog(self._folder, id_of, most_bytes, seconds)
         (self._folder / "plans").mkdir(exist_ok=True)
         self._plans = Plans(self._folder / "plans", runtime)
-        self._salt = _salt(self._folder / "salt")
+        try:
+            self._salt = _salt(self._folder / "salt", begun=len(self._log) > 0, subject=subject)
+        except BaseException:
+            self._log.close()
+            raise
         self._token, self._numbers = os.urandom(6).hex(), count(1)
-        self._queue: deque[_Noted] = deque()
+        self._queue: deque[_WaitingAnswer] = deque()
         self._waiting, self._owed = 0, 0.0
         self._described: set[str] = set()
         #: Answers that were not kept: too many came at once, or they could not be written.
@@ -136,6 +136,8 @@ class AnswerKeeper(Closing):
         self._failures = Repeated()
         self._writing, self._ended, self._closed = threading.Lock(), threading.Event(), False
         self._blind: set[str] = set()
+        #: True while the disk takes nothing: one call in each turn of the thread tries it again.
+        self._stuck = False
         self._thread = threading.Thread(target=self._run, name="pretzel-answers", daemon=True)
         self._thread.start()
         runtime.routes.put_keeper(name, self)
@@ -160,7 +162,7 @@ class AnswerKeeper(Closing):
         if self._owed < 1.0:
             return Kept(answers, None)
         self._owed -= 1.0
-        if self._waiting >= _MOST:
+        if self._waiting >= (1 if self._stuck else _MOST):
             self.dropped += 1
             return Kept(answers, None)
         name = answer or self.new_id()
@@ -168,9 +170,11 @@ class AnswerKeeper(Closing):
         request = headers.get("x-request-id", "")[:_LONGEST] if headers else ""
         change = self._runtime.routes.change(self._name)
         self._queue.append(
-            _Noted(name, time.time(), version, rows, outputs, kept(answers), request, change)
+            _WaitingAnswer(
+                name, time.time(), version, rows, outputs, kept(answers), request, change
+            )
         )
-        return Kept(answers, name)
+        return Kept(answers, None if self._stuck else name)
 
     # --- on a thread of its own ----------------------------------------------------------------
 
@@ -190,6 +194,8 @@ class AnswerKeeper(Closing):
                 try:
                     if self._has_subject(noted.version):
                         records.append((noted.answer, self._record(noted)))
+                except OSError as problem:  # in writing its plan
+                    self._cannot_write(1, problem)
                 except Exception as problem:  # noqa: BLE001 (a thread that has to go on)
                     self.failed += 1
                     if self._failures.is_due(type(problem)):
@@ -197,9 +203,15 @@ class AnswerKeeper(Closing):
             try:
                 self._log.append(records)
             except OSError as problem:
-                self.failed += len(records)
-                if self._failures.is_due(problem.errno):
-                    log.warning("answers cannot be written: %s", problem.strerror)
+                self._cannot_write(len(records), problem)
+            else:
+                self._stuck = self._stuck and not records
+
+    def _cannot_write(self, answers: int, problem: OSError) -> None:
+        self._stuck = True
+        self.failed += answers
+        if self._failures.is_due(problem.errno):
+            log.warning("answers of %s cannot be written: %s", self._name, problem.strerror)
 
     def _has_subject(self, version: ModelVersion) -> bool:
         """True if rows of a version say whose they are; its answers are not kept otherwise."""
@@ -215,7 +227,7 @@ class AnswerKeeper(Closing):
             )
         return False
 
-    def _record(self, noted: _Noted) -> bytes:
+    def _record(self, noted: _WaitingAnswer) -> bytes:
         version = noted.version
         self._describe(version)
         batch = noted.rows
@@ -281,8 +293,7 @@ class AnswerKeeper(Closing):
         write_file(path, [json.dumps(facts, indent=1, default=str).encode()])
         self._described.add(version.digest)
 
-    @staticmethod
-    def _saved(version: ModelVersion, path: Path) -> bool:
+    def _saved(self, version: ModelVersion, path: Path) -> bool:
         """True if the plan is in the folder; some cannot be saved."""
         plan = version.plan
         try:
@@ -291,7 +302,9 @@ class AnswerKeeper(Closing):
             if plan is not None and not path.exists():
                 plan.save(path, training={})  # it is beside it
         except (FlourError, OSError) as problem:
-            log.warning("a plan could not be kept with its answers: %s", type(problem).__name__)
+            if self._failures.is_due(version.owner):
+                why = getattr(problem, "strerror", None) or type(problem).__name__
+                log.warning("the plan of %s is not kept with its answers: %s", version.owner, why)
         return path.exists()
 
     # --- asking ----------------------------------------------------------------------------------
@@ -300,9 +313,7 @@ class AnswerKeeper(Closing):
         """The record of an answer; None if it is not here."""
         self.flush()
         record = self._log.find(answer)
-        if record is None:
-            return None
-        return Why(answer, content_of(record), self._plans)
+        return None if record is None else Why(answer, content_of(record), self._plans)
 
     def erase(self, key: object) -> int:
         """Delete all answers to rows of a subject, with all rows of the same calls; how many."""
@@ -323,7 +334,15 @@ class AnswerKeeper(Closing):
                 next(unknown)
             return meant in subjects
 
-        removed = self._log.remove(is_meant)
+        try:
+            removed = self._log.remove(is_meant)
+        except OSError as problem:
+            raise BadCall(
+                "not all answers of this subject could be erased: a file cannot be written anew",
+                where=self._name,
+                found=problem.strerror,
+                hint="make room on the disk, and erase again; answers that are left stay readable",
+            ) from problem
         if without_any := next(unknown):
             log.warning(
                 "%d answers were kept without a subject: whose they are is not known, and "
@@ -369,26 +388,34 @@ class RotatingHash:
         return hmac.new(self._key, str(value).encode(), hashlib.sha256).hexdigest()[:16]
 
 
+def _is_positive(value: object) -> bool:
+    """True if this is a finite number above 0."""
+    return is_number(value) and bool(value)
+
+
 def _rows(answers: Mapping[str, Any]) -> int:
     for value in answers.values():
         return len(value) if isinstance(value, np.ndarray) and value.ndim else 1
     return 1
 
 
-def _salt(path: Path) -> bytes:
-    if not path.exists():
-        write_file(path, [os.urandom(32)])
-        path.chmod(0o600)
+def _salt(path: Path, *, begun: bool, subject: str | None) -> bytes:
+    """The key of subjects; where answers have `begun`, a lost one is not made anew."""
+    known = path.read_bytes() if path.exists() else b""
+    if len(known) == _SALT_BYTES:
+        return known
+    if begun and subject is None:
+        return known  # nothing is hashed
+    if begun:
+        raise BadCall(
+            "the salt of these answers is gone or damaged: none would be found by its subject",
+            where=str(path),
+            found=f"{len(known)} bytes",
+            hint="put the file back, or keep answers in a new folder and delete this one",
+        )
+    write_file(path, [os.urandom(_SALT_BYTES)])
+    path.chmod(0o600)
     return path.read_bytes()
-
-
-def _told(version: ModelVersion) -> dict[str, Any]:
-    """Facts about the training, without sketches and private columns."""
-    told = {name: each for name, each in version.training.items() if name != "reference"}
-    if isinstance(told.get("columns"), Mapping):
-        private = version.private
-        told["columns"] = {n: each for n, each in told["columns"].items() if n not in private}
-    return told
 
 
 def _facts(version: ModelVersion) -> dict[str, Any]:
@@ -397,8 +424,12 @@ def _facts(version: ModelVersion) -> dict[str, Any]:
     flow = None if plan is None else plan.flow
     origins = {} if flow is None else flow.origins()
     places = dict.fromkeys(str(origin) for every in origins.values() for origin in every)
-    parameters = () if plan is None else plan.parameters()
+    parameters = () if plan is None else plan.program.parameters()
     found = {name: sys.modules[name] for name in _LIBRARIES if name in sys.modules}
+    told = {name: each for name, each in version.training.items() if name != "reference"}
+    if isinstance(told.get("columns"), Mapping):
+        private = version.private
+        told["columns"] = {n: each for n, each in told["columns"].items() if n not in private}
     return {
         "digest": version.digest,
         "file": None if version.residence.path is None else version.residence.path.name,
@@ -406,6 +437,6 @@ def _facts(version: ModelVersion) -> dict[str, Any]:
         "outputs": {name: str(kind) for name, kind in version.kinds.items()},
         "parameters": sorted({each.digest for each in parameters}),
         "imported": list(places),
-        "training": _told(version) or None,
+        "training": told or None,
         "libraries": {name: str(getattr(it, "__version__", "")) for name, it in found.items()},
     }

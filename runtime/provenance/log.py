@@ -9,7 +9,6 @@ writer begins another file. One process writes a folder at a time, others may re
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import struct
 import time
@@ -20,6 +19,7 @@ from threading import RLock
 from typing import NamedTuple
 from zlib import crc32
 
+from objectstore import system
 from objectstore.atomic import write_file
 from runtime.errors import OutputInUse
 
@@ -29,7 +29,7 @@ FILE_BYTES = 16 << 20
 
 
 class RecordPlace(NamedTuple):
-    """Where a record is."""
+    """The position of a record."""
 
     path: Path
     offset: int
@@ -56,7 +56,7 @@ class AnswerLog:
         self._lock, self._places = RLock(), dict[str, RecordPlace]()
         self._owner = (folder / "lock").open("ab")
         try:
-            fcntl.flock(self._owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(self._owner, wait=False)
         except OSError:
             self._owner.close()
             raise OutputInUse(
@@ -113,7 +113,8 @@ class AnswerLog:
                 return None
             with place.path.open("rb") as file:
                 file.seek(place.offset)
-                return _next(file.read(_HEAD.size), file.read)
+                record = _next(file.read(_HEAD.size), file.read)
+            return record if record and self._id_of(record) == answer else None
 
     def expire(self) -> int:
         """Delete files that are too old, and the oldest where all are too large; how many."""
@@ -151,19 +152,22 @@ class AnswerLog:
                 every = list(_records(path))
                 kept = [record for _, record in every if not is_meant(record)]
                 if len(kept) < len(every):
+                    places = self._rewrite(path, kept)
                     removed += len(every) - len(kept)
                     for _, record in every:
                         self._places.pop(self._id_of(record), None)
-                    self._rewrite(path, kept)
+                    self._places |= places
             return removed
 
-    def _rewrite(self, path: Path, records: list[bytes]) -> None:
-        chunks, offset = [], 0
+    def _rewrite(self, path: Path, records: list[bytes]) -> dict[str, RecordPlace]:
+        """Replace a file by one with these records; where each is from now on."""
+        places, chunks, offset = dict[str, RecordPlace](), list[bytes](), 0
         for record in records:
             chunks.append(_HEAD.pack(len(record), crc32(record)) + record)
-            self._places[self._id_of(record)] = RecordPlace(path, offset)
+            places[self._id_of(record)] = RecordPlace(path, offset)
             offset += len(chunks[-1])
         write_file(path, chunks)
+        return places
 
     def __len__(self) -> int:
         return len(self._places)
@@ -200,5 +204,5 @@ def _next(head: bytes, read: Callable[[int], bytes]) -> bytes | None:
     if len(head) < _HEAD.size:
         return None
     length, checksum = _HEAD.unpack(head)
-    body = read(length)
-    return body if len(body) == length and crc32(body) == checksum else None
+    body = read(length) if length else b""  # a power cut may leave zeros, whose checksum is right
+    return body if body and len(body) == length and crc32(body) == checksum else None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import oven
 from flour.core.errors import InputError, ParameterError
-from flour.data.batch import Batch, Kind
+from flour.data.batch import Batch, Form
 from oven import Plan
 from runtime.errors import LostPlan
 from runtime.provenance.log import read_record
@@ -32,7 +32,7 @@ class Why:
         self.version: str = record["version"]
         #: The digest of the plan, by which it is found again whatever it is called.
         self.digest: str = record["digest"]
-        self.when = datetime.fromtimestamp(record["when"], UTC)
+        self.when = datetime.fromtimestamp(record["when"], timezone.utc)
         #: The number of the change of the endpoint's route that was in force, if it has one.
         self.change: int | None = record["change"]
         #: The `X-Request-Id` of the request, if it had one.
@@ -50,6 +50,10 @@ class Why:
 
     def recomputed(self, rows: object = _NONE) -> dict[str, Any]:
         """The answers of the same plan to the same rows, which are needed where none are kept."""
+        return next(self._computed(rows))
+
+    def _computed(self, rows: object) -> Iterator[dict[str, Any]]:
+        """The answers of native code, and of the definitions that answer until it is there."""
         if rows is _NONE and not self.whole:
             raise InputError(
                 "the rows of this answer were not kept, or without their private columns",
@@ -58,19 +62,26 @@ class Why:
             )
         plan = self._plans.find(self.digest, f"{self.endpoint}@{self.version}")
         if rows is _NONE:
-            kind, single = Kind[self._record["kind"]], self._record["single"]
+            kind, single = Form[self._record["kind"]], self._record["single"]
             batch = Batch(kind, self.inputs, 0, single=single)
         else:
             batch = plan.reader.read(rows)
-        answers = plan.run(batch.block)
         outputs = self._record["outputs"]
         names = None if outputs is None else (outputs,) if isinstance(outputs, str) else outputs
-        return shaped(answers, None if names is None else tuple(names), single=batch.single)
+        for compute in (plan.run, plan.program.optimised.reference, plan.flow.reference):
+            answers = compute(batch.block)
+            yield shaped(answers, None if names is None else tuple(names), single=batch.single)
 
     def agrees(self, rows: object = _NONE) -> bool:
-        """True if the recomputed answers have the bits of those that were given."""
-        found = self.recomputed(rows)
-        return packed({name: found[name] for name in self.answers}) == packed(self.answers)
+        """True if recomputed answers have the bits of those that were given.
+
+        An answer given while code was still compiled has the bits of the operators' definitions.
+        """
+        given = packed(self.answers)
+        return any(
+            packed({name: found[name] for name in self.answers}) == given
+            for found in self._computed(rows)
+        )
 
     def lineage(self, form: str = "text") -> str:
         """From training data to the answer, as "text", "dot" or "html"."""
@@ -80,7 +91,11 @@ class Why:
             )
         steps = self._steps()
         if form == "dot":
-            return _dot(steps)
+            nodes = [
+                f"  {name} [label={json.dumps(f'{name}: {text}'[:200])}];" for name, text in steps
+            ]
+            edges = "  " + " -> ".join(name for name, _ in steps) + ";"
+            return "\n".join(["digraph lineage {", "  node [shape=box];", *nodes, edges, "}"])
         if form == "html":
             rows = (f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in steps)
             return f"<table>{''.join(rows)}</table>"
@@ -126,7 +141,12 @@ class Plans:
     def facts(self, digest: str) -> dict[str, Any]:
         """Facts about a plan."""
         path = self.folder / f"{digest}.json"
-        found: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
+        try:
+            found: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
+        except ValueError as problem:
+            raise LostPlan(
+                "the facts about this plan are damaged", where=path.name, found=str(problem)[:100]
+            ) from None
         return found
 
     def find(self, digest: str, owner: str) -> Plan:
@@ -175,9 +195,3 @@ def _assumed(columns: Mapping[str, Mapping[str, Any]]) -> str:
         missing = facts.get("missing", 0.0)
         said.append(f"{name}: {kind}" + (f", {missing:.1%} missing" if missing else ""))
     return "; ".join(said)
-
-
-def _dot(steps: list[tuple[str, str]]) -> str:
-    nodes = [f"  {name} [label={json.dumps(f'{name}: {text}'[:200])}];" for name, text in steps]
-    edges = "  " + " -> ".join(name for name, _ in steps) + ";"
-    return "\n".join(["digraph lineage {", "  node [shape=box];", *nodes, edges, "}"])

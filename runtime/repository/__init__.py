@@ -13,16 +13,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from runtime.http.wire.interfaces import ModelState
     from runtime.repository.errors import RepositoryError
-    from runtime.repository.listing import Model, Scan, Trouble
-    from runtime.repository.repository import Event, Repository
+    from runtime.repository.listing import FolderModel, Scan, Trouble
+    from runtime.repository.repository import FolderEvent, Repository
 
-__all__ = ["Event", "Model", "ModelState", "Repository", "RepositoryError", "Scan", "Trouble"]
+__all__ = [
+    "FolderEvent",
+    "FolderModel",
+    "ModelState",
+    "Repository",
+    "RepositoryError",
+    "Scan",
+    "Trouble",
+]
 
 _LATER = {
     "ModelState": "runtime.http.wire.interfaces",
     "RepositoryError": "runtime.repository.errors",
-    **dict.fromkeys(("Model", "Scan", "Trouble"), "runtime.repository.listing"),
-    **dict.fromkeys(("Event", "Repository"), "runtime.repository.repository"),
+    **dict.fromkeys(("FolderModel", "Scan", "Trouble"), "runtime.repository.listing"),
+    **dict.fromkeys(("FolderEvent", "Repository"), "runtime.repository.repository"),
 }
 
 

@@ -5,7 +5,7 @@ FlourError (flour.core.errors)
     ├── NoFolder             the folder is not there, or cannot be read
     ├── BadConfig            a configuration file is damaged or invalid
     ├── UnsupportedModel     this kind of model, or this setting of it, is not supported
-    ├── Untrusted            a pickle, and pickles are not trusted
+    ├── Untrusted            a pickle's original is asked for, and its author is not trusted
     ├── UnsafePath           a path leads out of the folder, or is not a regular file
     ├── NotSettled           a file changes while it is read
     ├── NoRoom               this machine has too little disk space or memory at the moment
@@ -37,7 +37,7 @@ class UnsupportedModel(RepositoryError):
 
 
 class Untrusted(RepositoryError):
-    """A pickle runs code when it is read, and pickles are not trusted."""
+    """The estimator itself is asked for, which runs code of an author who is not trusted."""
 
 
 class UnsafePath(RepositoryError):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from flour.language.graph_file import is_graph_file
+from objectstore import system
 from runtime.repository.errors import NoFolder, NotSettled, RepositoryError, UnsafePath
 
 MAX_BYTES = 4 << 30
@@ -37,12 +38,16 @@ _ENDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Print:
-    """A file's identity and state without reading it: path, inode, size and time of change."""
+    """A file's identity and state without reading it: path, inode, size and times.
+
+    `changed_ns` may be set by whoever copies a file; `status_ns` is the file system's own.
+    """
 
     path: str
     inode: int
     size: int
     changed_ns: int
+    status_ns: int = 0
 
 
 class Folder:
@@ -139,31 +144,30 @@ class Folder:
             status = path.stat()
         except OSError:
             return
-        yield Print(str(path), status.st_ino, status.st_size, status.st_mtime_ns)
+        times = status.st_mtime_ns, status.st_ctime_ns
+        yield Print(str(path), status.st_ino, status.st_size, *times)
 
     @contextmanager
     def open(self, path: Path, limit: int | None = None) -> Iterator[BinaryIO]:
         """An ordinary file inside the folder, for reading; NotSettled if it changed meanwhile."""
         self.guard(path)
         limit = self.max_bytes if limit is None else limit
-        # Without O_NONBLOCK, opening a pipe would wait for a writer.
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            descriptor = os.open(path, flags)
+            descriptor = os.open(path, system.READ)
         except OSError as problem:
             raise RepositoryError(
                 "this file cannot be read", where=shown(path), found=_why(problem)
             ) from problem
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            raise UnsafePath("this is not a regular file", where=shown(path))
         with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise UnsafePath("this is not a regular file", where=shown(path))
             if status.st_size > limit:
                 raise _too_large(path, status.st_size, limit)
-            before = status
             yield file
             after = os.fstat(descriptor)
-            if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            if (status.st_size, status.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
                 raise NotSettled("this file changed while it was read", where=shown(path))
 
     def read(self, path: Path, limit: int | None = None) -> bytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import flour
@@ -26,6 +26,9 @@ from runtime.repository.errors import UnsupportedModel
 class IoContract(ABC):
     """The contract of a layout: makes a model's program; equal contracts have equal reprs."""
 
+    part: str = field(default="", kw_only=True)
+    """The key of the model in the mapping that its file holds; empty for the whole file."""
+
     @property
     def platform(self) -> str:
         """The platform in the model's metadata."""
@@ -37,7 +40,7 @@ class IoContract(ABC):
         return ()
 
     @abstractmethod
-    def program(self, form: str, raw: bytes, where: str) -> Flow:
+    def program(self, form: str, raw: bytes, where: str, *, trust_pickle: bool = False) -> Flow:
         """The program of a model in a file."""
 
 
@@ -45,9 +48,9 @@ class IoContract(ABC):
 class Plain(IoContract):
     """The program as its importer makes it."""
 
-    def program(self, form: str, raw: bytes, where: str) -> Flow:
+    def program(self, form: str, raw: bytes, where: str, *, trust_pickle: bool = False) -> Flow:
         """The program of a model in a file."""
-        return formats.program(form, raw, where)
+        return formats.program(form, raw, where, trust_pickle=trust_pickle, part=self.part)
 
 
 # --- MLServer --------------------------------------------------------------------------------
@@ -62,11 +65,11 @@ class MLServer(IoContract):
         """MLServer answers `predict` unless the request names other outputs."""
         return ("predict",)
 
-    def program(self, form: str, raw: bytes, where: str) -> Flow:
+    def program(self, form: str, raw: bytes, where: str, *, trust_pickle: bool = False) -> Flow:
         """The program of a model in a file."""
         if form == formats.XGBOOST:
             return _xgboost_sklearn(raw)
-        imported = formats.program(form, raw, where)
+        imported = formats.program(form, raw, where, trust_pickle=trust_pickle)
         names = {
             "predict": ("label", "value", "features"),
             "predict_proba": ("probabilities",),
@@ -150,7 +153,7 @@ class Fil(IoContract):
         """The platform in Triton's metadata."""
         return "fil"
 
-    def program(self, form: str, raw: bytes, where: str) -> Flow:
+    def program(self, form: str, raw: bytes, where: str, *, trust_pickle: bool = False) -> Flow:
         """The program of a model in a file."""
         scores, value = self._xgboost(raw) if form == formats.XGBOOST else self._lightgbm(raw)
         answer = self._answer(scores, _column(value)).cast("float32")

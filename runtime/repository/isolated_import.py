@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, cast
 from runtime.repository import import_process
 from runtime.repository.errors import Crashed, NoRoom, RepositoryError
 from runtime.repository.files import Folder, shown
-from runtime.repository.listing import Model
+from runtime.repository.listing import FolderModel
 from runtime.repository.preparing import Trust
 from runtime.repository.staging import Staging
 
@@ -78,7 +78,7 @@ class IsolatedImporter:
         self._lock = threading.Lock()  # of `_process`, between `prepare` and `close`
         self._asking = self._closed = False
 
-    def prepare(self, model: Model, current: Path | None) -> Path:
+    def prepare(self, model: FolderModel, current: Path | None) -> Path:
         """The file of the model's plan, verified."""
         facts = {
             "name": model.name,
@@ -101,7 +101,7 @@ class IsolatedImporter:
         kind = _CLASSES.get(answer.pop("kind", ""), RepositoryError)
         raise kind(answer.pop("what"), **answer)
 
-    def _ask(self, asked: bytes, model: Model) -> dict[str, Any] | None:
+    def _ask(self, asked: bytes, model: FolderModel) -> dict[str, Any] | None:
         """The answer to a request; None if the process had ended before, or without an error."""
         process, line, sent = self._running_process(), b"", False
         try:
@@ -221,7 +221,7 @@ def _exit_reason(code: int, *, late: bool, limit: float) -> str:
         return f"signal {-code}"
 
 
-def _crashed(model: Model, found: str) -> Crashed:
+def _crashed(model: FolderModel, found: str) -> Crashed:
     return Crashed(
         "the process that imported this model has ended",
         where=shown(model.path),

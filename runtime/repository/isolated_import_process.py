@@ -13,9 +13,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, BinaryIO
 
+from objectstore import system
 from runtime.repository.files import Folder
 from runtime.repository.io_contract import Fil, IoContract, MLServer, Plain
-from runtime.repository.listing import Model
+from runtime.repository.listing import FolderModel
 from runtime.repository.preparing import LocalImporter, Trust, error_parts
 from runtime.repository.staging import Staging
 
@@ -27,7 +28,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this one
     faulthandler.enable()
     with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+        (system.PROC / "self" / "oom_score_adj").write_text("1000", encoding="ascii")
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # output of models and libraries must not mix with answers
     orders = requests.readline()
@@ -63,8 +64,8 @@ def _answer(importer: LocalImporter, staging: Staging, request: dict[str, Any]) 
         return dict(error_parts(problem))
 
 
-def _model(facts: dict[str, Any]) -> Model:
+def _model(facts: dict[str, Any]) -> FolderModel:
     promise = dict(facts["promise"])
     contract = _PROMISES[promise.pop("kind")](**promise)
     rows = None if facts["rows"] is None else Path(facts["rows"])
-    return Model(**facts | {"path": Path(facts["path"]), "promise": contract, "rows": rows})
+    return FolderModel(**facts | {"path": Path(facts["path"]), "promise": contract, "rows": rows})

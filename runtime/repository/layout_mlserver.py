@@ -16,7 +16,7 @@ from runtime.repository import formats
 from runtime.repository.errors import BadConfig, UnsafePath, UnsupportedModel
 from runtime.repository.files import Folder, shown
 from runtime.repository.io_contract import MLServer
-from runtime.repository.listing import CACHE_BYTES, FIRST_VERSION, Findings, Model
+from runtime.repository.listing import CACHE_BYTES, FIRST_VERSION, Findings, FolderModel
 
 LAYOUT = "mlserver"
 _MOST = 1e6
@@ -66,7 +66,7 @@ def model(folder: Folder, directory: Path, into: Findings) -> None:
             notes = {"batch_rows": int(rows), "batch_wait": float(wait)}
         if settings.get("cache_enabled") is True:
             notes["cache_bytes"] = CACHE_BYTES
-        into.add(Model(name, version, LAYOUT, file, form, MLServer(), None, stamp, notes))
+        into.add(FolderModel(name, version, LAYOUT, file, form, MLServer(), None, stamp, notes))
     except FlourError as problem:
         into.trouble(name, version, path, problem, stamp)
 

@@ -19,10 +19,11 @@ from flour.core.errors import FlourError
 from runtime.repository import formats
 from runtime.repository.files import Folder, shown
 from runtime.repository.io_contract import Plain
-from runtime.repository.listing import FIRST_VERSION, Findings, Model
+from runtime.repository.listing import FIRST_VERSION, Findings, FolderModel
 
 LAYOUT = "pretzel"
 ROWS = "verify.jsonl"
+LEADS_OUT = "this link leads out of the folder"
 #: Settings and examples of other servers, in MLflow's folders, too: they are not models.
 _SETTINGS = {"settings.json", "model-settings.json", "config.json", "metadata.json"}
 _SETTINGS |= {"requirements.txt", "input_example.json", "serving_input_example.json"}
@@ -58,6 +59,8 @@ def _versions(folder: Folder, directory: Path, into: Findings) -> Iterator[tuple
         if folder.is_folder(version):
             inside = [path for path in folder.entries(version) if is_model(path)]
             yield from _only(version, inside, (directory.name, version.name), into)
+        elif version.is_dir():
+            into.trouble(directory.name, version.name, version, LEADS_OUT)
 
 
 def _only(
@@ -83,4 +86,4 @@ def add(folder: Folder, path: Path, rows: Path, address: tuple[str, str], into: 
         into.trouble(*address, path, problem, stamp)
         return
     found = rows if folder.is_file(rows) else None
-    into.add(Model(*address, LAYOUT, path, form, Plain(), found, stamp))
+    into.add(FolderModel(*address, LAYOUT, path, form, Plain(), found, stamp))

@@ -19,7 +19,7 @@ from runtime.repository.errors import BadConfig, UnsupportedModel
 from runtime.repository.files import Folder, shown
 from runtime.repository.io_contract import INPUT, OUTPUT, Fil, IoContract, Plain
 from runtime.repository.layout_own import ROWS
-from runtime.repository.listing import CACHE_BYTES, FIRST_VERSION, Findings, Model
+from runtime.repository.listing import CACHE_BYTES, FIRST_VERSION, Findings, FolderModel
 from runtime.repository.pbtxt import Message
 
 LAYOUT = "triton"
@@ -45,7 +45,11 @@ class Configured:
         self.form, self.file, self.promise = self._kind()
         named = config.text("default_model_filename")
         if named:
-            self.file = _plain_name(named, where)
+            if named != Path(named).name:
+                raise BadConfig(
+                    "the name of a file must not contain folders", where=where, found=named[:60]
+                )
+            self.file = named
 
     def _kind(self) -> tuple[str, str, IoContract]:
         backend = self._config.text("backend") or self._config.text("platform")
@@ -176,7 +180,7 @@ def _add(
         return
     sample_rows = rows if folder.is_file(rows) else None
     into.add(
-        Model(
+        FolderModel(
             *address, LAYOUT, file, config.form, config.promise, sample_rows, stamp, config.notes()
         )
     )
@@ -184,9 +188,3 @@ def _add(
 
 def _is_version(name: str) -> bool:
     return re.fullmatch(r"[1-9][0-9]{0,17}", name) is not None
-
-
-def _plain_name(name: str, where: str) -> str:
-    if name != Path(name).name:
-        raise BadConfig("the name of a file must not contain folders", where=where, found=name[:60])
-    return name

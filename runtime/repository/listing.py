@@ -21,7 +21,7 @@ FIRST_VERSION = "1"
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class FolderModel:
     """A model in the folder: its file, its format and the contract of its layout."""
 
     name: str
@@ -58,7 +58,7 @@ class Trouble:
 class Scan:
     """All models and problems of a folder."""
 
-    models: tuple[Model, ...]
+    models: tuple[FolderModel, ...]
     troubles: tuple[Trouble, ...]
 
 
@@ -66,10 +66,10 @@ class Findings:
     """The models and problems found so far in a walk."""
 
     def __init__(self) -> None:
-        self._models: dict[tuple[str, str], Model] = {}
+        self._models: dict[tuple[str, str], FolderModel] = {}
         self._troubles: list[Trouble] = []
 
-    def add(self, model: Model) -> None:
+    def add(self, model: FolderModel) -> None:
         """Add a model; of two with the same name and version, the first one counts."""
         wrong = wrong_name(model.name, model.version)
         first = self._models.get((model.name, model.version))

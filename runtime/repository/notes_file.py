@@ -19,17 +19,17 @@ wrongly would show what should be private.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flour.core.errors import FlourError, is_number, nearest
+from flour.core.toml import tomllib
 from runtime.repository.errors import BadConfig
 from runtime.repository.files import Folder, shown
 from runtime.repository.formats import stem
-from runtime.repository.listing import Model, Scan, Trouble, reason_of
+from runtime.repository.listing import FolderModel, Scan, Trouble, reason_of
 
 NAME = "notes.toml"
 _NUMBER = (int, float)
@@ -53,7 +53,7 @@ _KEEP = {
     "private": str,
     "rotate": _NUMBER,
 }
-_KNOWN: Mapping[str, Any] = {
+KNOWN: Mapping[str, Any] = {
     "private": _TEXTS,
     "batch_wait": _NUMBER,
     "batch_objective": _NUMBER,
@@ -82,8 +82,8 @@ def with_notes(folder: Folder, found: Scan) -> Scan:
     return Scan(tuple(models), tuple(troubles))
 
 
-def _places(folder: Folder, model: Model) -> Iterator[Path]:
-    """Where notes of a model may be, the most general ones first."""
+def _places(folder: Folder, model: FolderModel) -> Iterator[Path]:
+    """Places for notes of a model, the most general ones first."""
     directory = model.path.parent
     if directory == folder.root:
         yield model.path.with_name(f"{stem(model.path)}.{NAME}")
@@ -123,7 +123,7 @@ def read(text: str, where: str) -> dict[str, Any]:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise BadConfig("this is no TOML", where=where, found=str(problem)[:200]) from None
-    _check(data, _KNOWN, where)
+    _check(data, KNOWN, where)
     return data
 
 

@@ -135,7 +135,10 @@ class _TokenReader:
         token = self._next()
         match token.kind:
             case "string":
-                return self._strings(token)
+                parts = [token.text]
+                while self._peek().kind == "string":  # neighbours are one string
+                    parts.append(self._next().text)
+                return "".join(_ESCAPE.sub(_unescape, part[1:-1]) for part in parts)
             case "number":
                 return _number(token.text)
             case "word":
@@ -147,12 +150,6 @@ class _TokenReader:
         if not self._skip(_CLOSING[token.text]):
             raise self._unexpected(repr(_CLOSING[token.text]))
         return message
-
-    def _strings(self, first: _Token) -> str:
-        parts = [first.text]
-        while self._peek().kind == "string":  # neighbours are one string
-            parts.append(self._next().text)
-        return "".join(_ESCAPE.sub(_unescape, part[1:-1]) for part in parts)
 
     def _peek(self) -> _Token:
         return self._tokens[self._at]

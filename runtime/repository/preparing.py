@@ -17,7 +17,7 @@ from objectstore import Explained
 from runtime.repository import formats, sample
 from runtime.repository.errors import NoRoom
 from runtime.repository.files import Folder, shown
-from runtime.repository.listing import Model
+from runtime.repository.listing import FolderModel
 from runtime.repository.staging import Staging
 from runtime.service.private import private_columns
 
@@ -28,7 +28,7 @@ _PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM
 class ModelImporter(Protocol):
     """Makes plans that can be registered."""
 
-    def prepare(self, model: Model, current: Path | None) -> Path:
+    def prepare(self, model: FolderModel, current: Path | None) -> Path:
         """The file of the model's plan, verified."""
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class LocalImporter:
         self._folder, self._staging = folder, staging
         self._trust, self._exact = trust, exact
 
-    def prepare(self, model: Model, current: Path | None) -> Path:
+    def prepare(self, model: FolderModel, current: Path | None) -> Path:
         """The file of the model's plan, verified."""
         try:
             with allowing(self._trust.modules):
@@ -65,7 +65,7 @@ class LocalImporter:
                 hint="it is tried again whenever the folder is looked at",
             ) from problem
 
-    def _stage_and_verify(self, model: Model, current: Path | None) -> Path:
+    def _stage_and_verify(self, model: FolderModel, current: Path | None) -> Path:
         staged = self._staging.bring(
             self._folder, model, trust_pickle=self._trust.pickle, exact=self._exact
         )

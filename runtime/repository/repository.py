@@ -22,7 +22,7 @@ from runtime.repository import formats
 from runtime.repository.errors import BadConfig, NoRoom, NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Print, natural, shown
 from runtime.repository.isolated_import import IsolatedImporter, OnLine
-from runtime.repository.listing import Model, Scan, Trouble, reason_of, without_directories
+from runtime.repository.listing import FolderModel, Scan, Trouble, reason_of, without_directories
 from runtime.repository.object_storage import folder_of
 from runtime.repository.preparing import LocalImporter, ModelImporter, Trust
 from runtime.repository.registry import Registry, RoutedRegistry
@@ -40,7 +40,7 @@ BY_NAME = "unloaded by name"
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class FolderEvent:
     """Something that happened to a model, for a log."""
 
     kind: str
@@ -93,12 +93,12 @@ class Repository(Closing):
         quiet_seconds: float = QUIET_SECONDS,
         max_bytes: int = MAX_BYTES,
         clock: Callable[[], float] = time.monotonic,
-        on_event: Callable[[Event], object] | None = None,
+        on_event: Callable[[FolderEvent], object] | None = None,
         on_line: OnLine | None = None,
     ) -> None:
         """Check the folder; nothing is loaded yet. It may be on object storage, see there.
 
-        `trust_pickle` allows models in pickles, whose reading runs their code; with `trust_code`,
+        `trust_pickle` unpickles what is refused as data, which runs its code; with `trust_code`,
         machine code in the files of plans is used where they are tried out, and graphs find their
         coroutines in the modules `allow_python`; the runtime has settings of its own for both. With
         `unload_removed`, models that are removed from the folder are unloaded. Plans are kept in
@@ -172,12 +172,12 @@ class Repository(Closing):
 
     # --- changing ----------------------------------------------------------------------------
 
-    def load_all(self) -> tuple[Event, ...]:
+    def load_all(self) -> tuple[FolderEvent, ...]:
         """Load everything in the folder, as at the start of a server; failures are events."""
         with self._working:
             return self._sync(self.scan(), patient=False)
 
-    def poll(self) -> tuple[Event, ...]:
+    def poll(self) -> tuple[FolderEvent, ...]:
         """Update the runtime to the folder; returns the events.
 
         While another thread does so, this returns at once.
@@ -193,14 +193,13 @@ class Repository(Closing):
         finally:
             self._working.release()
 
-    def load(self, name: str) -> tuple[Event, ...]:
+    def load(self, name: str) -> tuple[FolderEvent, ...]:
         """Load or reload a model with all its versions, now; an error if one cannot be."""
         with self._working:
             scan = self.scan()
             if not any(key[0] == name for key in _keys(scan.models, scan.troubles)):
                 raise UnknownModel(
-                    f"the folder has no model {name!r}",
-                    found=f"{len(scan.models)} models",
+                    f"the folder has no model {name!r}", found=f"{len(scan.models)} models"
                 )
             self._hold(name, held=False)
             for key, entry in self._entries.items():
@@ -212,7 +211,7 @@ class Repository(Closing):
                 raise NotLoaded(f"model {name!r} cannot be loaded", found=event.reason)
         return events
 
-    def unload(self, name: str) -> tuple[Event, ...]:
+    def unload(self, name: str) -> tuple[FolderEvent, ...]:
         """Take out all versions of a model with its route, until it is loaded by name.
 
         Its files stay, and so does what they say of its route and rollout. InUse for one that a
@@ -228,9 +227,11 @@ class Repository(Closing):
 
     # --- one step ----------------------------------------------------------------------------
 
-    def _sync(self, scan: Scan, *, patient: bool, only: str | None = None) -> tuple[Event, ...]:
+    def _sync(
+        self, scan: Scan, *, patient: bool, only: str | None = None
+    ) -> tuple[FolderEvent, ...]:
         """Load new and changed models of a scan; unload those that are gone."""
-        events: list[Event] = []
+        events: list[FolderEvent] = []
         models = [one for one in scan.models if only in (None, one.name)]
         troubles = [one for one in scan.troubles if only in (None, one.name)]
         if self._routes is not None:
@@ -257,7 +258,7 @@ class Repository(Closing):
         events += self._remove_gone(gone)
         return tuple(events)
 
-    def _follow_routes(self, only: str | None) -> list[Event]:
+    def _follow_routes(self, only: str | None) -> list[FolderEvent]:
         """Take over routes that are written in the folder."""
         if self._routes is None:
             return []
@@ -271,11 +272,11 @@ class Repository(Closing):
                 self._index = None
         return events
 
-    def _load_group(self, models: Sequence[Model], *, patient: bool) -> list[Event]:
+    def _load_group(self, models: Sequence[FolderModel], *, patient: bool) -> list[FolderEvent]:
         """Load models that have changed; graphs again once others are there: they may need them."""
-        events: list[Event] = []
+        events: list[FolderEvent] = []
         left = [model for model in models if self._is_due(model, patient=patient)]
-        failed: list[tuple[Model, Exception]] = []
+        failed: list[tuple[FolderModel, Exception]] = []
         while left:
             before, failed = left, []
             for model in left:
@@ -295,7 +296,7 @@ class Repository(Closing):
                 break
         return events + [e for pair in failed for e in self._not_loaded(*pair, patient=patient)]
 
-    def _is_due(self, model: Model, *, patient: bool) -> bool:
+    def _is_due(self, model: FolderModel, *, patient: bool) -> bool:
         """Return whether a model has changed, or, for a refused graph, others have."""
         key = (model.name, model.version)
         entry = self._entries.get(key)
@@ -325,7 +326,7 @@ class Repository(Closing):
         ages = time.time() - newest, self._clock() - seen.since
         return any(age >= self._quiet_seconds for age in ages)
 
-    def _load_model(self, model: Model) -> list[Event]:
+    def _load_model(self, model: FolderModel) -> list[FolderEvent]:
         start, entry = time.perf_counter(), self._entries[model.name, model.version]
         entry.tried = None
         staged = self._importer.prepare(model, entry.staged)
@@ -352,7 +353,9 @@ class Repository(Closing):
         self._changes += 1
         return [self._emit(kind, model, seconds=time.perf_counter() - start)]
 
-    def _not_loaded(self, model: Model, problem: Exception, *, patient: bool) -> list[Event]:
+    def _not_loaded(
+        self, model: FolderModel, problem: Exception, *, patient: bool
+    ) -> list[FolderEvent]:
         """Refuse a model; what may be loaded later is tried again, and reported once."""
         entry = self._entries[model.name, model.version]
         later = isinstance(problem, NoRoom | UnknownEndpoint)
@@ -377,7 +380,7 @@ class Repository(Closing):
     def _reason_if_older(self, entry: _VersionEntry, reason: str) -> str:
         return f"what is served is older: {reason}" if entry.staged else reason
 
-    def _report(self, trouble: Trouble, *, patient: bool) -> Iterable[Event]:
+    def _report(self, trouble: Trouble, *, patient: bool) -> Iterable[FolderEvent]:
         """Report a file that cannot be served; the version that is loaded stays."""
         key = (trouble.name, trouble.version)
         entry = self._entries.get(key)
@@ -429,7 +432,7 @@ class Repository(Closing):
             if not (self._routes is not None and self._routes.has(name)):
                 self.runtime.switch(name, max(versions, key=natural))
 
-    def _remove_gone(self, gone: list[tuple[str, str]]) -> list[Event]:
+    def _remove_gone(self, gone: list[tuple[str, str]]) -> list[FolderEvent]:
         served = [key for key in gone if self._entries[key].staged is not None]
         if served and not self._unload_removed:
             gone = [key for key in gone if key not in served]
@@ -443,10 +446,10 @@ class Repository(Closing):
                 self._seen.pop(key, None)
         return events
 
-    def _drop(self, keys: list[tuple[str, str]], reason: str) -> list[Event]:
+    def _drop(self, keys: list[tuple[str, str]], reason: str) -> list[FolderEvent]:
         """Unregister versions, graphs before models; accepted requests get their answers."""
         keys = sorted(keys, key=lambda key: not is_graph_file(self._entries[key].staged or ""))
-        events: list[Event] = []
+        events: list[FolderEvent] = []
         going = set(keys)
         stay = {key[0] for key, one in self._entries.items() if one.staged and key not in going}
         for name, version in keys:
@@ -478,12 +481,12 @@ class Repository(Closing):
     def _emit(
         self,
         kind: str,
-        one: Model | Trouble | _NamedVersion,
+        one: FolderModel | Trouble | _NamedVersion,
         reason: str = "",
         seconds: float = 0.0,
-    ) -> Event:
+    ) -> FolderEvent:
         where = "" if isinstance(one, _NamedVersion) else _where(one)
-        event = Event(kind, one.name, one.version, where, reason, seconds)
+        event = FolderEvent(kind, one.name, one.version, where, reason, seconds)
         self._on_event(event)
         return event
 
@@ -510,7 +513,7 @@ class Repository(Closing):
             except Exception as problem:  # noqa: BLE001
                 reason = self._without_folder(reason_of(problem))
                 if reason != last:
-                    self._on_event(Event("refused", "", "", shown(self.folder.root), reason))
+                    self._on_event(FolderEvent("refused", "", "", shown(self.folder.root), reason))
                 last = reason
 
     def close(self) -> None:
@@ -533,11 +536,11 @@ class _NamedVersion:
     version: str
 
 
-def _keys(models: Iterable[Model], troubles: Iterable[Trouble]) -> set[tuple[str, str]]:
+def _keys(models: Iterable[FolderModel], troubles: Iterable[Trouble]) -> set[tuple[str, str]]:
     """The names and versions of all of them."""
     keys = {(one.name, one.version) for one in models}
     return keys | {(one.name, one.version) for one in troubles}
 
 
-def _where(one: Model | Trouble) -> str:
+def _where(one: FolderModel | Trouble) -> str:
     return one.where if isinstance(one, Trouble) else shown(one.path)

@@ -49,6 +49,8 @@ class RouteFiles:
         self._refused: dict[str, str] = {}
         runtime.routes.on_route = self._write
         self._begun: set[str] = set()
+        #: States of rollouts that the disk did not take, and what their files were then.
+        self._unwritten: dict[str, tuple[Any, Any]] = {}
         owner = runtime.experiments
         owner.on_rollout, owner.lost = self._write_rollout, partial(lost, unread=True)
 
@@ -99,7 +101,9 @@ class RouteFiles:
         runtime = self._runtime
         last = runtime.routes.history(name)[-1]
         try:
-            data = self._rollout(path)
+            stamp, data = self._unwritten.get(name, (None, None))
+            if stamp != self._folder.stamp(path):  # it is none, or the file is a later one
+                data = self._rollout(path)
             if data is not None:
                 resume(runtime.experiments, name, data)
             elif last.action == "rollout":
@@ -135,9 +139,12 @@ class RouteFiles:
         self._begun.add(name)
         if not path.parent.is_dir():  # it was removed, or is of an endpoint without a folder
             return
+        text = json.dumps(data, indent=1)
         try:
-            write_file(path, [json.dumps(data, indent=1).encode()])
+            write_file(path, [text.encode()])
+            self._unwritten.pop(name, None)
         except OSError as problem:
+            self._unwritten[name] = self._folder.stamp(path), json.loads(text)
             raise BadRegistration(
                 "the rollout cannot be written down",
                 where=f"{name}/{ROLLOUT}",

@@ -46,9 +46,7 @@ def check(plan: Plan, rows: bytes | None, where: str) -> int:
     data = next(iter(block.values())) if len(block) == 1 else block
     with suppress(InputError):  # the plan may accept certain values only
         plan.run(data)
-    if rows is None:
-        return 0
-    return compared(plan, read_rows(rows, where), where)
+    return 0 if rows is None else compared(plan, read_rows(rows, where), where)
 
 
 def read_rows(raw: bytes, where: str) -> Iterator[tuple[Any, Mapping[str, Any]]]:
@@ -84,7 +82,7 @@ def compared(plan: Plan, rows: Iterable[tuple[Any, Mapping[str, Any]]], where: s
                 raise BadConfig(
                     f"the model has no output {name!r}", where=where, found=outputs_found
                 )
-            bad = _differs(name, outputs[name], wanted)
+            bad = _differs(plan, name, outputs[name], wanted)
             if bad is not None:
                 raise Unfaithful(
                     "the model's answers differ from those in the file of samples beside it",
@@ -95,11 +93,11 @@ def compared(plan: Plan, rows: Iterable[tuple[Any, Mapping[str, Any]]], where: s
     return count
 
 
-def _differs(name: str, got: object, wanted: object) -> OutputMismatch | None:
+def _differs(plan: Plan, name: str, got: object, wanted: object) -> OutputMismatch | None:
     if isinstance(got, Mapping):
         raise FlourError(f"output {name!r} has named columns, which cannot be compared")
     got = np.asarray(got.toarray() if hasattr(got, "toarray") else got)
-    tolerance = tolerance_of(got)
+    tolerance = tolerance_of(got, plan)
     if got.dtype.kind == "f":  # JSON has null for NaN
         wanted = np.array(wanted, np.float64)
     return compare(name, got, np.asarray(wanted)[None], tolerance)

@@ -13,7 +13,6 @@ were not used for days.
 from __future__ import annotations
 
 import os
-import stat
 import time
 import weakref
 from collections.abc import Iterable
@@ -26,12 +25,12 @@ from tempfile import NamedTemporaryFile, gettempdir, mkdtemp
 
 import oven
 from flour.language.graph_file import ENDING, save_graph
-from objectstore import Explained
+from objectstore import Archive, Explained, system
 from objectstore.atomic import sweep
 from runtime.repository import formats
 from runtime.repository.errors import RepositoryError
 from runtime.repository.files import Folder, shown
-from runtime.repository.listing import Model
+from runtime.repository.listing import FolderModel
 from runtime.repository.staging_locks import Claim, claimed, deserted
 
 _FORMAT = b"pretzel staging 1"
@@ -74,10 +73,9 @@ class Staging:
             status = path.stat()
             os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))
 
-    def bring(self, folder: Folder, model: Model, *, trust_pickle: bool, exact: bool) -> Path:
+    def bring(self, folder: Folder, model: FolderModel, *, trust_pickle: bool, exact: bool) -> Path:
         """The file of the model's plan, made if it does not exist."""
         where = shown(model.path)
-        formats.check_trust(model.form, where, trust_pickle=trust_pickle)
         if model.form == formats.PLAN:
             digest = blake2b(_FORMAT, digest_size=20)
             with NamedTemporaryFile(dir=self.directory, prefix=_COPY, delete=False) as copy:
@@ -86,6 +84,7 @@ class Staging:
                         digest.update(chunk)
                         copy.write(chunk)
                     copy.close()
+                    _check(Path(copy.name), where)
                     path = self._path(digest.hexdigest())
                     self.use(path)
                     Path(copy.name).replace(path)
@@ -104,42 +103,40 @@ class Staging:
             return path
         self.use(path)
         if not path.exists():
-            program = model.promise.program(model.form, raw, where)
+            promised = model.promise.program
+            program = promised(model.form, raw, where, trust_pickle=trust_pickle)
             oven.bake(program, exact=exact).save(path, durable=False)
         return path
 
     def _path(self, digest: str) -> Path:
         return self.directory / f"{digest}{_SUFFIX}"
 
-    def load(self, path: Path, model: Model, *, background: Executor | None = None) -> oven.Plan:
+    def load(
+        self, path: Path, model: FolderModel, *, background: Executor | None = None
+    ) -> oven.Plan:
         """Load a staged plan; a damaged file is deleted, and made again the next time."""
         try:
             return oven.load(path, background=background, trust_code=self.trust_code)
         except Explained as problem:
             path.unlink(missing_ok=True)
-            raise RepositoryError(
-                problem.what, where=shown(model.path), found=problem.found, hint=problem.hint
-            ) from problem
+            raise _refused(problem, shown(model.path)) from problem
 
     def keep(self, used: Iterable[Path]) -> None:
         """Remove plans that have not been used for a while."""
         names = {path.name for path in used}
         self._claims[0] = self._claims[0].only(names)
         if self._own:
-            self._drop_spare(names)
+            now = time.monotonic()
+            for path in self.directory.glob(f"*{_SUFFIX}"):
+                if path.name in names:
+                    self._spare.pop(path.name, None)
+                elif now - self._spare.setdefault(path.name, now) > SPARE_SECONDS:
+                    with suppress(OSError):
+                        path.unlink()
+                    self._spare.pop(path.name, None)
         elif time.monotonic() - self._tidied >= _TIDY_SECONDS:
             self._tidied = time.monotonic()
             self._drop_abandoned()
-
-    def _drop_spare(self, names: set[str]) -> None:
-        now = time.monotonic()
-        for path in self.directory.glob(f"*{_SUFFIX}"):
-            if path.name in names:
-                self._spare.pop(path.name, None)
-            elif now - self._spare.setdefault(path.name, now) > SPARE_SECONDS:
-                with suppress(OSError):
-                    path.unlink()
-                self._spare.pop(path.name, None)
 
     def _drop_abandoned(self) -> None:
         """Remove unused plans and the temporary files of killed processes."""
@@ -156,6 +153,19 @@ class Staging:
                     path.unlink()
 
 
+def _check(copy: Path, where: str) -> None:
+    """Refuse a damaged plan before it replaces a good one: every byte of it is read."""
+    try:
+        with Archive.open(copy) as archive:
+            archive.verify()
+    except Explained as problem:
+        raise _refused(problem, where) from problem
+
+
+def _refused(problem: Explained, where: str) -> RepositoryError:
+    return RepositoryError(problem.what, where=where, found=problem.found, hint=problem.hint)
+
+
 def _new_directory() -> tuple[Path, Claim]:
     """A new directory, and our claim on it."""
     while True:
@@ -170,7 +180,7 @@ def remove_deserted(parent: Path) -> int:
     for directory in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             status = directory.lstat()
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            if not system.is_own_folder(status):
                 continue
             with deserted(directory) as free:
                 if free:

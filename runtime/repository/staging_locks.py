@@ -6,12 +6,12 @@ to an ended process, and a directory in which all claims can be locked is unused
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Self
+
+from objectstore import system
 
 _PREFIX = ".use-"
 WORKERS = ".workers"
@@ -34,7 +34,7 @@ class Claim:
             self._names.add(name)
             self._write([name])
 
-    def only(self, names: Iterable[str]) -> Self | Claim:
+    def only(self, names: Iterable[str]) -> Claim:
         """Replace this claim by one of these files, without a moment between them."""
         if self._names == set(names):
             return self
@@ -50,18 +50,17 @@ class Claim:
         if (
             self._file >= 0 and self._process == os.getpid()
         ):  # not in a fork of the process that made it
-            self._path.unlink(missing_ok=True)
-            os.close(self._file)
+            system.discard(self._path, self._file)
             self._file = -1
 
 
 def _new_locked_file(directory: Path) -> tuple[Path, int]:
     """A new, locked file; one that another process removed before it was locked is retried."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | system.NO_LINK
     while True:
         path = directory / f"{_PREFIX}{os.urandom(8).hex()}"
         file = os.open(path, flags, 0o600)
-        fcntl.flock(file, fcntl.LOCK_EX)
+        system.lock(file)
         if os.fstat(file).st_nlink:
             return path, file
         os.close(file)
@@ -76,7 +75,7 @@ def claimed(directory: Path) -> set[str]:
     """The files that living processes claim; claims of ended processes are removed."""
     names: set[str] = set()
     for path in claims(directory):
-        with suppress(FileNotFoundError), _open_claim(path) as file:
+        with suppress(FileNotFoundError, PermissionError), _open_claim(path) as file:
             if _try_lock(file):
                 path.unlink(missing_ok=True)
             else:
@@ -100,7 +99,7 @@ def deserted(directory: Path) -> Iterator[bool]:
 
 @contextmanager
 def _open_claim(path: Path) -> Iterator[int]:
-    file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    file = os.open(path, os.O_RDWR | system.NO_LINK)
     try:
         yield file
     finally:
@@ -110,7 +109,7 @@ def _open_claim(path: Path) -> Iterator[int]:
 def _try_lock(file: int) -> bool:
     """Take the lock; False if another process holds it."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        system.lock(file, wait=False)
     except BlockingIOError:
         return False
     return True

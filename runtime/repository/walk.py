@@ -46,7 +46,7 @@ def _below(folder: Folder, directory: Path, into: Findings, above: frozenset[str
     """A subfolder; `above` are the folders that contain it, as links may lead in circles."""
     real = os.path.realpath(directory)
     if not folder.is_folder(directory):
-        into.trouble(directory.name, "", directory, "this link leads out of the folder")
+        into.trouble(directory.name, "", directory, layout_own.LEADS_OUT)
     elif real not in above and len(above) < MAX_DEPTH:
         try:
             _read_folder(folder, directory, into, above | {real})

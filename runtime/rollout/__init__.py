@@ -6,24 +6,24 @@ runtime.rollout("fraud", to="fraud@4", steps=(5, 20, 50, 100), dwell="10 min",
 
 from __future__ import annotations
 
-from runtime.rollout.criteria import Counts, Criterion, read_criteria
+from runtime.rollout.criteria import Criterion, UnitSum, read_criteria
 from runtime.rollout.evidence import lower, upper
 from runtime.rollout.judging import STEP_SECONDS, judged, report, resume, rollout
-from runtime.rollout.outcomes import REPORTERS, Evidence, Tally
+from runtime.rollout.outcomes import REPORTERS, Evidence, OutcomeCounts
 from runtime.rollout.rollout import OVER, Event, Rollout
-from runtime.rollout.terms import Terms
+from runtime.rollout.terms import RolloutTerms
 
 __all__ = [
     "OVER",
     "REPORTERS",
     "STEP_SECONDS",
-    "Counts",
     "Criterion",
     "Event",
     "Evidence",
+    "OutcomeCounts",
     "Rollout",
-    "Tally",
-    "Terms",
+    "RolloutTerms",
+    "UnitSum",
     "judged",
     "lower",
     "read_criteria",

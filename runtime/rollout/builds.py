@@ -1,4 +1,4 @@
-"""Which builds a rollout is about: what was counted of one says nothing of another."""
+"""The builds of a rollout: counts of one say nothing about another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a challenger has to be: conditions read from texts.
+"""Conditions that a challenger has to fulfil, read from texts.
 
 errors < 0.1 %            the share of requests that fail
 errors < 1x champion      the same, by that of the champion
@@ -36,7 +36,7 @@ _PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d+)?)")
 _CHAMPIONS_SHARE = 0.1
 
 
-class Counts(NamedTuple):
+class UnitSum(NamedTuple):
     """So many values from 0 to 1, and their sum."""
 
     total: float = 0.0
@@ -46,7 +46,7 @@ class Counts(NamedTuple):
         return f"{self.total / self.number:.3g} over {self.number}" if self.number else "none yet"
 
 
-_NONE = Counts()
+_NONE = UnitSum()
 
 
 class Criterion(NamedTuple):
@@ -64,11 +64,11 @@ class Criterion(NamedTuple):
 
     @property
     def metric(self) -> str:
-        """What is counted for it."""
+        """The metric that is counted for it."""
         return self.name if self.seconds is None else f"{self.name} {self.seconds!r}"
 
-    def is_broken(self, challenger: Counts, champion: Counts, alpha: float) -> bool:
-        """Whether it is clear that the challenger is not so.
+    def is_broken(self, challenger: UnitSum, champion: UnitSum, alpha: float) -> bool:
+        """True if the challenger clearly is not so.
 
         Where it is so, this ever becomes true with a probability of `alpha` at most, however often
         one asks while values come.
@@ -99,11 +99,7 @@ def read_criteria(texts: Iterable[str]) -> tuple[Criterion, ...]:
 def _read(text: object) -> Criterion:
     match = _TEXT.fullmatch(text) if isinstance(text, str) else None
     if match is None or not isinstance(text, str):
-        raise BadCall(
-            "this is no criterion",
-            found=repr(text)[:100],
-            hint=EXAMPLES,
-        )
+        raise BadCall("this is no criterion", found=repr(text)[:100], hint=EXAMPLES)
     name, at_most, relative = match["name"], match["sign"] == "<", match["times"] is not None
     unit = match["unit"] or ""
     try:
@@ -151,10 +147,10 @@ def _trouble(  # noqa: PLR0911 (each is a reason of its own)
 
 
 def is_percentile(name: str) -> bool:
-    """Whether a metric is one of latency."""
+    """True if a metric is one of latency."""
     return _PERCENTILE.match(name) is not None
 
 
-def counted(counts: Mapping[str, Counts], criterion: Criterion) -> Counts:
-    """What was counted for a criterion."""
+def counted(counts: Mapping[str, UnitSum], criterion: Criterion) -> UnitSum:
+    """The counts of a criterion."""
     return counts.get(criterion.metric, _NONE)

@@ -1,4 +1,4 @@
-"""How much speaks against a rate: tests that hold however often one looks.
+"""Evidence against a rate: tests that stay valid however often one looks.
 
 Of n values between 0 and 1 with the sum k, `against_at_most(k, n, q)` says how much speaks against
 their mean being at most q. For any factor m > 1 and such a mean, m ** x is at most 1 + x (m - 1),
@@ -50,7 +50,7 @@ def _mixed(total: float, count: int, rate: float, factors: Sequence[float]) -> f
 
 
 def _bound(total: float, count: int, wanted: float, factors: Sequence[float]) -> float:
-    """Where the evidence becomes as much as is wanted: it grows away from the mean."""
+    """The rate at which the evidence reaches the wanted level; it grows away from the mean."""
     near, far = (0.0, 1.0) if factors[0] < 1.0 else (1.0, 0.0)
     for _ in range(_STEPS):
         middle = (near + far) / 2

@@ -10,7 +10,7 @@ from typing import Any
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.rollout.owner import Owner
 from runtime.rollout.rollout import ABORTING, OVER, Rollout
-from runtime.rollout.terms import Terms
+from runtime.rollout.terms import RolloutTerms
 from runtime.routing import Route
 from runtime.routing.route import address
 from runtime.routing.written import from_data
@@ -47,7 +47,7 @@ def rollout(  # noqa: PLR0913 (the parts of a rollout, each with a default)
     with _beginning:
         _check_none(runtime, name)
         base = _base(runtime, name)
-        terms = Terms.of_data(
+        terms = RolloutTerms.of_data(
             {
                 "champion": base.champion,
                 "to": address(name, to),
@@ -76,7 +76,7 @@ def resume(
 ) -> Rollout:
     """Go on with a rollout that was written down; data that cannot be raises BadCall."""
     try:
-        terms = Terms.of_data(data["terms"])
+        terms = RolloutTerms.of_data(data["terms"])
         base = from_data(data["base"], where=f"the rollout of {name!r}"[:200])
         made = Rollout(runtime, name, terms, base, clock=clock, data=data)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
@@ -103,7 +103,7 @@ def report(runtime: Owner, name: str, request: str, values: Mapping[str, float])
 
 
 def judged(owner: Owner, what: str, body: Mapping[str, Any]) -> Any:
-    """What servers ask of the process that judges rollouts; body and answer are JSON.
+    """A server's question to the process that judges rollouts; body and answer are JSON.
 
     "begin" has `terms`, "pause" and "abort" a `why`, "report" a `request` and `values`. These,
     "resume", "told" and "compare" have the `name` of an endpoint; "all" has none.

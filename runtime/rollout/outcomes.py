@@ -1,4 +1,4 @@
-"""What a champion and its challenger did while a rollout is on: counts, and who answered whom.
+"""Counts of champion and challenger during a rollout, and which of them answered whom.
 
 Each process has a tally, and reports all that it has counted so far; the judge keeps the last
 report of each process, and adds them up. So a report that is sent twice, late or in another order
@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any
 
 from runtime.errors import BadCall
-from runtime.rollout.criteria import AGREEMENT, ERRORS, Counts, is_percentile
+from runtime.rollout.criteria import AGREEMENT, ERRORS, UnitSum, is_percentile
 from runtime.service.following import Claim, Report
 from scheduler import Overloaded
 
@@ -33,7 +33,7 @@ _Counted = Mapping[str, Mapping[str, Sequence[float]]]
 _Table = dict[str, dict[str, list[float]]]
 
 
-class Tally:
+class OutcomeCounts:
     """The counts of one process. Requests that were refused for want of room count as none."""
 
     def __init__(self, data: Mapping[str, Any], agreement: Callable[[], tuple[int, int]]) -> None:
@@ -70,7 +70,7 @@ class Tally:
                     self._requests.popitem(last=False)
 
     def claim(self, request: str, names: Iterable[str]) -> Claim | None:
-        """Which version answered a request, and which of these values were not told before."""
+        """The version that answered a request, and those of the values that are new."""
         with self._lock:
             known = self._requests.get(request)
             if known is None:
@@ -135,13 +135,13 @@ class Evidence:
                 _add(self._own[claims[0][0]], name, float(values[name]))
         return bool(claims)
 
-    def counts(self, owner: str) -> dict[str, Counts]:
-        """What was counted of a version."""
+    def counts(self, owner: str) -> dict[str, UnitSum]:
+        """The counts of a version."""
         with self._lock:
             total = _copied(self._own)[owner]
             for _, counts in self._reports.values():
                 _sum(total, counts.get(owner, {}))
-        return {name: Counts(each, int(number)) for name, (each, number) in total.items()}
+        return {name: UnitSum(each, int(number)) for name, (each, number) in total.items()}
 
     def to_data(self) -> dict[str, Any]:
         """All counts, to be written down; requests are not."""

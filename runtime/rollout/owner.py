@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from runtime.routing.comparison import Compared, Comparison
+from runtime.routing.comparison import Comparison, ComparisonCounts
 from runtime.routing.history import Histories
 from runtime.service.following import Claim, Judged, Report
 
@@ -43,7 +43,7 @@ class Owner(Protocol):
     """Why the version of an address could not be loaded again; empty where it could."""
 
     def claims(self, name: str, request: str, names: list[str]) -> Iterable[Claim]:
-        """Which version answered a request, by each process that remembers it."""
+        """Claims on a request, one from each process that remembers answering it."""
 
-    def compare(self, name: str) -> Compared | Comparison:
-        """How the answers of a shadow differ from its champion's, in all processes."""
+    def compare(self, name: str) -> ComparisonCounts | Comparison:
+        """Differences of a shadow's answers from its champion's, over all processes."""

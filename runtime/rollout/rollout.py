@@ -30,10 +30,10 @@ from objectstore import Explained
 from runtime.errors import BadCall
 from runtime.repeated import Repeated
 from runtime.rollout.builds import Builds
-from runtime.rollout.criteria import AGREEMENT, ERRORS, Counts, counted
-from runtime.rollout.outcomes import ANSWERS, Evidence, Tally, check_values
+from runtime.rollout.criteria import AGREEMENT, ERRORS, UnitSum, counted
+from runtime.rollout.outcomes import ANSWERS, Evidence, OutcomeCounts, check_values
 from runtime.rollout.owner import Journal, Owner
-from runtime.rollout.terms import Terms
+from runtime.rollout.terms import RolloutTerms
 from runtime.rollout.webhook import Webhook
 from runtime.routing import Route
 from runtime.routing.route import promoted
@@ -54,7 +54,7 @@ EVENTS = 200  # kept for those who look
 
 
 class Event(NamedTuple):
-    """What happened: started, advanced, holding, paused, resumed, aborted or promoted."""
+    """An event: started, advanced, holding, paused, resumed, aborted or promoted."""
 
     event: str
     endpoint: str
@@ -67,7 +67,7 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class _Progress:
-    """What changes; written down with every change."""
+    """The part that changes, written down with every change."""
 
     state: str = RUNNING
     step: int = 0
@@ -83,13 +83,13 @@ class _Progress:
 class Rollout:
     """One rollout of one endpoint. Safe to use from several threads."""
 
-    tally = staticmethod(Tally)  # what counts requests in a process
+    tally = staticmethod(OutcomeCounts)  # what counts requests in a process
 
     def __init__(
         self,
         runtime: Owner,
         name: str,
-        terms: Terms,
+        terms: RolloutTerms,
         base: Route,
         *,
         clock: Callable[[], float] = time.time,
@@ -107,7 +107,16 @@ class Rollout:
         self._progress = _Progress()
         self._builds = Builds(self._owners, data)
         if data is not None:
-            self._take_over(data)
+            made = self._progress
+            made.state, made.step = str(data["state"]), int(data["step"])
+            made.elapsed, made.answered = float(data["elapsed"]), int(data["answered"])
+            made.reason = str(data["reason"])
+            made.events = [Event(*each) for each in data["events"]]
+            self._id = str(data.get("id", self._id))
+            self.evidence.take_over(data)
+            steps = len(self.terms.steps)
+            if made.state not in STATES or not 0 <= made.step < steps or made.elapsed < 0:
+                raise ValueError(f"{made.state} at step {made.step} of {steps}")
         self._lock, self._over = threading.RLock(), threading.Event()
         over = self.state in OVER
         self._webhook = Webhook(terms.webhook) if terms.webhook and not over else None
@@ -120,7 +129,7 @@ class Rollout:
         return self._progress.state
 
     def is_over(self) -> bool:
-        """Whether it has ended, and nothing of it is still to be written down."""
+        """True if it has ended, and nothing of it is still to be written down."""
         with self._lock:
             return self.state in OVER
 
@@ -143,11 +152,11 @@ class Rollout:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What happened, the oldest first."""
+        """Events, the oldest first."""
         return tuple(self._progress.events)
 
-    def counts(self) -> dict[str, dict[str, Counts]]:
-        """What was counted of the champion and of the challenger, by all processes."""
+    def counts(self) -> dict[str, dict[str, UnitSum]]:
+        """Counts of the champion and the challenger over all processes."""
         self._collect()
         return {owner: self.evidence.counts(owner) for owner in self._owners}
 
@@ -163,7 +172,7 @@ class Rollout:
 
     @property
     def counted(self) -> dict[str, Any]:
-        """What each process counts, as JSON; empty when it is over."""
+        """The counts of each process, as JSON; empty after the end."""
         if self.state in OVER:
             return {}
         limits = [[one.metric, one.seconds] for one in self.criteria if one.seconds is not None]
@@ -212,7 +221,7 @@ class Rollout:
             rows.append(("because", self.reason))
         counts = self.counts()
         for owner in self._owners:
-            answers = counts[owner].get(ANSWERS, Counts()).number
+            answers = counts[owner].get(ANSWERS, UnitSum()).number
             rows.append((owner, f"{answers:,} answers"))
         for each in self.criteria:
             pair = (str(counted(counts[owner], each)) for owner in reversed(self._owners))
@@ -275,7 +284,18 @@ class Rollout:
         with self._lock:
             runtime.put_rollout(self.name, self)
             try:
-                self._take_up(runtime)
+                if self.state == ABORTING:
+                    self._abort(self._progress.reason)
+                elif not self._progress.events:
+                    self._apply("started", "")
+                elif not self._is_own(runtime.routes.history(self.name)[-1].route):
+                    self._leave(self._changed_by())
+                elif trouble := self.trouble():
+                    self._abort(trouble)
+                elif self.state == PROMOTING:
+                    self._promote()
+                elif runtime.routes.history(self.name)[-1].route != self.route:
+                    self._put_route(runtime)
             except BaseException as problem:  # so another one may begin, or this one again
                 self._progress.state = ABORTED
                 self._progress.reason = f"it could not begin: {problem}"[:300]
@@ -287,21 +307,6 @@ class Rollout:
         if watch and self.state not in OVER:
             target = threading.Thread(target=self._watch, name="pretzel-rollout", daemon=True)
             target.start()
-
-    def _take_up(self, runtime: Owner) -> None:
-        """Take the first step, or the one that was written down last."""
-        if self.state == ABORTING:
-            self._abort(self._progress.reason)
-        elif not self._progress.events:
-            self._apply("started", "")
-        elif not self._is_own(runtime.routes.history(self.name)[-1].route):
-            self._leave(self._changed_by())
-        elif trouble := self.trouble():
-            self._abort(trouble)
-        elif self.state == PROMOTING:
-            self._promote()
-        elif runtime.routes.history(self.name)[-1].route != self.route:
-            self._put_route(runtime)
 
     def trouble(self) -> str:
         """Why the versions that were judged are not those that would answer; empty if they are."""
@@ -354,10 +359,10 @@ class Rollout:
             if self._passed() - self._written >= JOURNAL_SECONDS:
                 self._write()
 
-    def _broken(self, counts: Mapping[str, Mapping[str, Counts]]) -> str:
+    def _broken(self, counts: Mapping[str, Mapping[str, UnitSum]]) -> str:
         """The first criterion that is clearly not met, in words."""
-        failed = counts[self.terms.to].get(ERRORS, Counts())
-        other = counts[self.terms.champion].get(ERRORS, Counts())
+        failed = counts[self.terms.to].get(ERRORS, UnitSum())
+        other = counts[self.terms.champion].get(ERRORS, UnitSum())
         if failed.number >= FIRST and failed.total == failed.number and other.total < other.number:
             return f"all {failed.number} answers of {self.terms.to} failed"
         alpha = self.terms.alpha / len(self.criteria)
@@ -370,8 +375,8 @@ class Rollout:
                 return f"not {each.text}: {challenger} of {self.terms.to}{beside}"
         return ""
 
-    def _advance(self, counts: Mapping[str, Mapping[str, Counts]]) -> None:
-        answers = counts[self.terms.to].get(ANSWERS, Counts()).number
+    def _advance(self, counts: Mapping[str, Mapping[str, UnitSum]]) -> None:
+        answers = counts[self.terms.to].get(ANSWERS, UnitSum()).number
         new = answers - self._progress.answered
         empty = [
             one.text
@@ -380,7 +385,7 @@ class Rollout:
             if not counted(counts[owner], one).number
         ]
         if new < self.terms.least:
-            others = counts[self.terms.champion].get(ANSWERS, Counts()).number
+            others = counts[self.terms.champion].get(ANSWERS, UnitSum()).number
             doubt = "" if answers or others < self.terms.least else f"; have requests {self._key}?"
             told = f"{new} of {self.terms.least} answers of {self.terms.to} in this step"
             self._hold(told + doubt)
@@ -448,7 +453,7 @@ class Rollout:
         return self._owner().routes.history(self.name)[-1].route == made
 
     def _is_elsewhere(self) -> bool:
-        """Whether others have changed the route, which ends the rollout and is left as it is."""
+        """True if others have changed the route, which ends the rollout and is left as it is."""
         elsewhere = self._owner().routes.history(self.name)[-1].route != self.route
         if elsewhere:
             self._leave(self._changed_by())
@@ -528,7 +533,7 @@ class Rollout:
         self._close()
 
     def _has_endpoint(self) -> bool:
-        """Whether the runtime is still there, and has a route for what is rolled out."""
+        """True if the runtime is still there, and has a route for what is rolled out."""
         runtime = self._runtime()
         return runtime is not None and runtime.routes.has_route(self.name)
 
@@ -553,7 +558,7 @@ class Rollout:
 
     @property
     def _key(self) -> str:
-        """What requests are told apart by."""
+        """The key that tells requests apart."""
         return f"the header {self.route.header!r}" if self.route.header else f"{self.route.by!r}"
 
     def _owner(self) -> Owner:
@@ -580,18 +585,6 @@ class Rollout:
             "events": [list(each) for each in made.events],
             **self.evidence.to_data(),
         }
-
-    def _take_over(self, data: Mapping[str, Any]) -> None:
-        made = self._progress
-        made.state, made.step = str(data["state"]), int(data["step"])
-        made.elapsed, made.answered = float(data["elapsed"]), int(data["answered"])
-        made.reason = str(data["reason"])
-        made.events = [Event(*each) for each in data["events"]]
-        self._id = str(data.get("id", self._id))
-        self.evidence.take_over(data)
-        steps = len(self.terms.steps)
-        if made.state not in STATES or not 0 <= made.step < steps or made.elapsed < 0:
-            raise ValueError(f"{made.state} at step {made.step} of {steps}")
 
     def _write(self) -> None:
         self._written = self._passed()

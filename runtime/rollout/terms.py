@@ -1,4 +1,4 @@
-"""What a rollout was asked to do, as data that can be written down and read again."""
+"""The request for a rollout, as data that can be written down and read again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 from flour.core.errors import check_values, is_number
@@ -21,7 +21,7 @@ _DWELL = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(s|min|h|d)\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RolloutTerms:
     """The versions, the shares of keys one after the other, and what the challenger has to be."""
 
     champion: str
@@ -58,7 +58,7 @@ class Terms:
 
     @property
     def criteria(self) -> tuple[Criterion, ...]:
-        """What is required, with what is asked of every challenger."""
+        """Its own criteria, and those of every challenger."""
         return read(self.require)
 
     def to_data(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Terms:
         return asdict(self)
 
     @classmethod
-    def of_data(cls, data: Mapping[str, Any]) -> Self:
+    def of_data(cls, data: Mapping[str, Any]) -> RolloutTerms:
         """From plain data, or as a caller has them: a `dwell` as text, one criterion, lists."""
         known = {each.name for each in fields(cls)}
         if not set(data) <= known:
@@ -85,7 +85,7 @@ def _listed(given: object) -> object:
 
 
 def _rise(steps: object) -> bool:
-    """Whether these are shares that rise."""
+    """True if these shares rise."""
     if not isinstance(steps, tuple) or not all(map(is_number, steps)):
         return False
     rising = all(one < other for one, other in pairwise((0.0, *steps)))

@@ -1,8 +1,8 @@
-"""Which version answers which request: champions, splits, tenants, shadows, and their history."""
+"""The version that answers a request: champions, splits, tenants, shadows, and their history."""
 
 from runtime.routing.history import Change
-from runtime.routing.pairs import Pair, Pairs
+from runtime.routing.pairs import Pair, PairSink
 from runtime.routing.route import Route
 from runtime.routing.shadows import ShadowStats
 
-__all__ = ["Change", "Pair", "Pairs", "Route", "ShadowStats"]
+__all__ = ["Change", "Pair", "PairSink", "Route", "ShadowStats"]

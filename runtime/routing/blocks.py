@@ -42,7 +42,7 @@ def rows_of(
 
 
 def length(data: Block) -> int | None:
-    """How many rows a block has; None where that is not known."""
+    """The number of rows a block has; None where that is not known."""
     if isinstance(data, Mapping):
         sizes = {len(column) for column in data.values() if _is_column(column)}
         whole = len(sizes) == 1 and all(map(_is_column, data.values()))
@@ -128,25 +128,22 @@ def _joined(where: str, parts: list[Any], back: np.ndarray[Any, np.dtype[np.int6
         rows = [row for part in parts for row in part]
         return [rows[place] for place in back.tolist()]
     if all(hasattr(part, "indptr") for part in parts) and len({p.shape[1] for p in parts}) == 1:
-        return _stacked(parts, back)
+        data, indices = (
+            np.concatenate([getattr(p, a) for p in parts]) for a in ("data", "indices")
+        )
+        widths = np.concatenate([np.diff(part.indptr) for part in parts])
+        starts = np.concatenate([[0], np.cumsum(widths)])[:-1][back]
+        widths = widths[back]
+        ends = np.concatenate([[0], np.cumsum(widths)])
+        places = np.repeat(starts - ends[:-1], widths) + np.arange(ends[-1])
+        content, shape = (data[places], indices[places], ends), (len(back), parts[0].shape[1])
+        kind = type(parts[0])
+        return kind(*content, shape) if kind is Sparse else kind(content, shape=shape)
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
     shapes = {(array.shape[1:], array.dtype.kind) for array in arrays}
     if len(arrays) < len(parts) or len(shapes) > 1:
         raise _differ(where, ", ".join(str(getattr(part, "dtype", type(part))) for part in parts))
     return np.concatenate(arrays)[back]
-
-
-def _stacked(parts: list[Any], back: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
-    """Compressed rows, ours or of scipy, one after the other in this order."""
-    data, indices = (np.concatenate([getattr(p, a) for p in parts]) for a in ("data", "indices"))
-    widths = np.concatenate([np.diff(part.indptr) for part in parts])
-    starts = np.concatenate([[0], np.cumsum(widths)])[:-1][back]
-    widths = widths[back]
-    ends = np.concatenate([[0], np.cumsum(widths)])
-    places = np.repeat(starts - ends[:-1], widths) + np.arange(ends[-1])
-    content, shape = (data[places], indices[places], ends), (len(back), parts[0].shape[1])
-    kind = type(parts[0])
-    return kind(*content, shape) if kind is Sparse else kind(content, shape=shape)
 
 
 def _differ(where: str, found: str) -> BadCall:

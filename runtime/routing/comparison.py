@@ -1,4 +1,4 @@
-"""How the answers of a challenger differ from its champion's: counts in bounded memory.
+"""Differences of a challenger's answers from its champion's, counted in bounded memory.
 
 Counts of several processes add up. Bins of scores are those of the first values that a process met;
 where two have other bins, each counts with its share of the values.
@@ -16,7 +16,7 @@ from functools import partial
 from html import escape
 from secrets import token_hex
 from threading import Lock
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,12 +100,6 @@ class OutputCounts:
             else:
                 self.histograms.append((ends, bins.copy()))  # to which others are added
 
-    def _psi(self) -> float | None:
-        """The mean distance, by the number of values where there are several sets of bins."""
-        weights = [int(bins.sum()) for _, bins in self.histograms]
-        parts = [psi(*bins) for _, bins in self.histograms]
-        return float(np.average(parts, weights=weights)) if sum(weights) else None
-
     def to_dict(self) -> dict[str, float | int | None]:
         """The counts by name; a share or mean of nothing is None.
 
@@ -116,6 +110,9 @@ class OutputCounts:
         near = (many + 1) / (of + 2)
         mean = self.total / pairs if pairs else 0.0
         spread = max(self.squares / pairs - mean * mean, 0.0) if pairs else 0.0
+        # The mean distance, by the number of values where there are several sets of bins.
+        weights = [int(bins.sum()) for _, bins in self.histograms]
+        parts = [psi(*bins) for _, bins in self.histograms]
         return {
             "values": self.values,
             "agreement": many / of if of else None,
@@ -124,7 +121,7 @@ class OutputCounts:
             "mean_difference": mean if pairs else None,
             "mean_difference_error": (spread / pairs) ** 0.5 if pairs else None,
             "largest_difference": self.largest if self.differences else None,
-            "psi": self._psi(),
+            "psi": (float(np.average(parts, weights=weights)) if sum(weights) else None),
         }
 
 
@@ -138,13 +135,13 @@ class SegmentCounts:
 
 
 @dataclass(slots=True)
-class Compared:
+class ComparisonCounts:
     """The counts of one process or several; seconds are the challenger's less the champion's."""
 
     column: str | None = None
-    """What segments are values of."""
+    """The column whose values are the segments."""
     source: str = field(default_factory=partial(token_hex, 8))
-    """Who counted; another one for each comparison of each process."""
+    """The counter, a different one for each comparison of each process."""
     champion: str = ""
     challenger: str = ""
     pairs: int = 0
@@ -160,7 +157,7 @@ class Compared:
     segments: dict[str, SegmentCounts] = field(default_factory=dict)
 
     def agreement(self) -> tuple[int, int]:
-        """How many values agree, of how many: of the labels, or else of the first output."""
+        """The values that agree, and all of them: of the labels, or else of the first output."""
         found = self.outputs.get("label") or next(iter(self.outputs.values()), OutputCounts())
         return found.agreeing, found.values
 
@@ -170,7 +167,7 @@ class Compared:
             text = OTHERS
         return self.segments.setdefault(text, SegmentCounts())
 
-    def take(self, other: Compared) -> None:
+    def take(self, other: ComparisonCounts) -> None:
         """Add the counts of another process."""
         if other.last >= self.last:
             self.champion, self.challenger, self.last = other.champion, other.challenger, other.last
@@ -197,7 +194,7 @@ class Compared:
         return data
 
     @classmethod
-    def of_json(cls, data: Mapping[str, Any]) -> Self:
+    def of_json(cls, data: Mapping[str, Any]) -> ComparisonCounts:
         """From another process."""
         segments = {text: SegmentCounts(**each) for text, each in data["segments"].items()}
         outputs = {name: OutputCounts(**each) for name, each in data["outputs"].items()}
@@ -245,7 +242,7 @@ class Comparison(Closing):
         differing: Callable[[Pair], str] | None = None,
     ) -> None:
         self._tolerance, self._segment, self._differing = tolerance, segment, differing
-        self._lock, self._counts = Lock(), Compared(segment)
+        self._lock, self._counts = Lock(), ComparisonCounts(segment)
         self._disagreements: deque[Pair] = deque(maxlen=keep)
         self._shown: Callable[[Pair], Pair] | None = None
         #: Closed with the comparison, as what hands it pairs no more.
@@ -286,7 +283,7 @@ class Comparison(Closing):
                     self._noted(pair, agrees=agrees)
 
     def _agree(self, some: Sequence[Pair]) -> NDArray[np.bool_]:
-        """Which of some pairs agree, whose outputs are alike in names, types and shapes."""
+        """A mask of the pairs that agree; all have outputs of one name, type and shape."""
         agree = np.ones(len(some), bool)
         sides = [(each.expected, each.found) for each in some]
         for name in sides[0][0]:  # type: ignore[union-attr]  # these are no errors
@@ -358,11 +355,11 @@ class Comparison(Closing):
         return self._differing(pairs[-1]) if pairs and self._differing is not None else None
 
     def agreement(self) -> tuple[int, int]:
-        """How many values agree, of how many: of the labels, or else of the first output."""
+        """The values that agree, and all of them: of the labels, or else of the first output."""
         with self._lock:
             return self._counts.agreement()
 
-    def counts(self) -> Compared:
+    def counts(self) -> ComparisonCounts:
         """All counts so far; what differs first is computed by definitions, which takes long."""
         with self._lock:
             found = deepcopy(self._counts)
@@ -409,7 +406,7 @@ class Comparison(Closing):
 
 
 def _shapes(pair: Pair) -> object:
-    """What pairs have in common that can be compared together; None where they cannot be."""
+    """The common key of pairs that can be compared together; None if they cannot."""
     one, other = pair.expected, pair.found
     if isinstance(one, Exception) or isinstance(other, Exception) or one.keys() != other.keys():
         return None
@@ -427,7 +424,7 @@ def _kind(value: object) -> object:
 
 
 def _rows(answers: Mapping[str, Any] | Exception) -> int:
-    """How many rows were answered."""
+    """The number of answered rows."""
     if isinstance(answers, Exception):
         return 1
     shape = getattr(next(iter(answers.values()), None), "shape", ())

@@ -80,8 +80,9 @@ class Histories:
         history = self._histories.get(name)
         if history is None:
             self.check_there(name)
+            hint = "its newest version answers; a route whose champion is another one takes it back"
             raise UnknownEndpoint(
-                f"{name!r} has no route", hint=nearest(name, list(self._histories)) or ""
+                f"{name!r} has no route", hint=nearest(name, list(self._histories)) or hint
             )
         return history
 

@@ -1,4 +1,4 @@
-"""What machine code reads to answer as a champion, and to note the request for its shadow.
+"""The memory that machine code reads to answer as a champion and note requests for a shadow.
 
 A route of a champion with a shadow of everything needs no look at the row, so `Runtime.predict`
 answers without Python: see runtime.service.native_predict. It appends a copy of the row, and one of
@@ -29,9 +29,9 @@ class Mirrored(NamedTuple):
     options: Mapping[str, Any]
     expected: Answers | Exception
     seconds: float | None
-    """What the champion took; None where nobody has looked at the clock."""
+    """The champion's time; None if it was not measured."""
     found: Answers | None = None
-    """What the shadow answered, where it was asked with the champion."""
+    """The shadow's answers, if it was asked with the champion."""
 
 
 class Answering(Protocol):
@@ -86,7 +86,7 @@ class Mirror:
 
     @property
     def left(self) -> int:
-        """How many requests wait."""
+        """The number of waiting requests."""
         return len(self.waiting or ()) // (1 + len(self.names) + len(self.others))
 
     def note(self, rows: object, outputs: Iterable[object]) -> None:
@@ -101,7 +101,7 @@ class Mirror:
         return Mirrored(self.route, rows, _NO_OPTIONS, expected, None, found)
 
     def news(self) -> dict[str, int]:
-        """How many were shed, and asked with the champion, since this was asked last."""
+        """The requests shed, and asked with the champion, since the last call of this."""
         shed = int(repr(self.shed)[6:-1])  # "count(12)": looking must not count
         asked = self.version.counts.inline.value if self.joined else 0
         before, self._told = self._told, (shed, asked)

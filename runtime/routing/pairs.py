@@ -1,4 +1,4 @@
-"""What a champion and its challenger answered to the same rows."""
+"""The answers of a champion and its challenger to the same rows."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Pair:
     challenger_seconds: float | None
 
 
-class Pairs(Protocol):
-    """What takes pairs, as a comparison does."""
+class PairSink(Protocol):
+    """A consumer of pairs, such as a comparison."""
 
     def add(self, pair: Pair) -> None:
         """Take a pair in; called by executors, several at once."""
 
 
 def bits(value: object) -> object:
-    """What a value is in type, shape and every bit, to be compared."""
+    """A value as its type, shape and bits, for comparisons."""
     if isinstance(value, np.ndarray):
         content = value.tolist() if value.dtype == object else value.tobytes()
         return value.dtype, value.shape, content

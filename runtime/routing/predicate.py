@@ -36,7 +36,7 @@ class Predicate:
     _carefully: Holds
 
     def __call__(self, row: Mapping[str, Any], headers: Mapping[str, str]) -> bool:
-        """Whether it holds for a request."""
+        """True if it holds for a request."""
         try:
             return bool(self._holds(row, headers))
         except TypeError:  # a number was compared with a text, or with what pandas calls NA
@@ -94,7 +94,10 @@ def predicate(text: str) -> Predicate:
         bodies = reader.condition(tree.body), careful.condition(tree.body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise BadRegistration(
-            "this is no condition", where=text[:200], found=_found(problem), hint=_HINT
+            "this is no condition",
+            where=text[:200],
+            found=str(getattr(problem, "msg", "")) or str(problem) or type(problem).__name__,
+            hint=_HINT,
         ) from None
     return Predicate(text, tuple(reader.columns.items()), *map(_compiled, bodies))
 
@@ -112,7 +115,7 @@ def _function(names: list[ast.arg], body: ast.expr) -> ast.Lambda:
 
 
 def _tried(comparison: Callable[[], object]) -> bool:
-    """Whether a comparison holds; one of values that cannot be compared does not."""
+    """True if a comparison holds; one of values that cannot be compared does not."""
     try:
         return bool(comparison())
     except TypeError:
@@ -232,7 +235,3 @@ def _each(value: object) -> list[Any]:
 
 def _noun(texts: bool) -> str:  # noqa: FBT001 (what a column holds)
     return "text" if texts else "numbers"
-
-
-def _found(problem: BaseException) -> str:
-    return str(getattr(problem, "msg", "")) or str(problem) or type(problem).__name__

@@ -5,17 +5,66 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from hashlib import blake2b
 from math import isfinite
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from flour.core.errors import nearest
 from flour.core.types import Type
 from runtime.errors import BadCall, BadRegistration, InUse
 from runtime.routing.blocks import Places, rows_of
 from runtime.routing.predicate import Predicate, columns_of, predicate
-from runtime.routing.row import values_of
-from runtime.routing.sticky import PLACES, place
+from runtime.routing.row import MANY, refuse, values_of
+
+#: Places are whole numbers below this one, so that shares need no rounding.
+PLACES = 1 << 64
+
+
+def place(key: object, salt: str) -> int | None:
+    """The place of a key among `PLACES`; None for a missing key, which is in no split.
+
+    Whole numbers have the place of their decimal text, whichever type holds them: a client that
+    sends "17" and one that sends 17 or 17.0 mean the same user.
+    """
+    text = _text(key)
+    if text is None:
+        return None
+    salted = f"{len(salt)}:{salt}{text}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(salted, digest_size=8).digest(), "little")
+
+
+def _text(key: object) -> str | None:
+    """A key as text; None for None and NaN."""
+    if isinstance(key, (np.generic, np.ndarray)) and key.ndim == 0:
+        key = key.item()
+    match key:
+        case None:
+            return None
+        case str():
+            return key
+        case float() if key != key:  # noqa: PLR0124 (NaN is the number that differs from itself)
+            return None
+        case float() if key.is_integer():
+            return str(int(key))
+        case bool() | int() | float():
+            return str(key)
+    if key is MANY:
+        refuse("a column of several rows")
+    return None if _is_missing(key) else refuse(type(key).__name__)
+
+
+def _is_missing(key: object) -> bool:
+    """True if it is what pandas calls NA or NaT."""
+    try:
+        return bool(key != key)  # noqa: PLR0124 (what is missing does not equal itself)
+    except TypeError:  # NA is neither true nor false
+        return True
+    except ValueError:  # an array is not missing
+        return False
+
 
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _MAPPINGS = ("split", "rules", "tenants")
@@ -51,7 +100,7 @@ class Route:
     _where: Predicate | None = field(init=False, repr=False, compare=False)
     _rules: tuple[tuple[Predicate, str], ...] = field(init=False, repr=False, compare=False)
     reads_rows: bool = field(init=False, repr=False, compare=False)
-    """Whether the choice depends on the row, and not on headers and tenants alone."""
+    """True if the choice depends on the row, and not on headers and tenants alone."""
 
     def __post_init__(self) -> None:
         """Check the shares, read the conditions, and freeze what was handed in."""
@@ -81,8 +130,13 @@ class Route:
         return tuple(dict.fromkeys((self.champion, *others, *shadow)))
 
     @property
+    def answering(self) -> tuple[str, ...]:
+        """Every version that may answer, each once."""
+        return tuple(each for each in self.addresses if each != self.shadow)
+
+    @property
     def is_direct(self) -> bool:
-        """Whether the champion answers everything, and nothing else is done."""
+        """True if the champion answers everything, and nothing else is done."""
         return not (self._bounds or self._rules or self.tenants) and self.shadow is None
 
     def check_unused(self, owner: str) -> None:
@@ -191,7 +245,7 @@ def _bounds(split: Mapping[str, float]) -> tuple[tuple[int, int, str], ...]:
 
 
 def fits(name: str, value: object) -> bool:
-    """Whether a part of a route is of its type."""
+    """True if a part of a route is of its type."""
     if name in _TEXTS:
         return isinstance(value, str)
     if name == "sample":

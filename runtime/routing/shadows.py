@@ -28,7 +28,7 @@ import numpy as np
 from flour.core.errors import InputError
 from runtime.repeated import Repeated
 from runtime.routing.mirror import WAITING, Mirror, Mirrored
-from runtime.routing.pairs import Answers, Pair, Pairs, bits
+from runtime.routing.pairs import Answers, Pair, PairSink, bits
 from runtime.routing.route import Route
 
 log = logging.getLogger("pretzel.shadows")
@@ -45,7 +45,7 @@ _VALUES = frozenset({float, int, str, bool, type(None), bytes})
 
 @dataclass(frozen=True, slots=True)
 class ShadowStats:
-    """What happened to the requests that were to be asked of one challenger."""
+    """Counts of the requests meant for one challenger."""
 
     challenger: str
     asked: int = 0
@@ -54,7 +54,7 @@ class ShadowStats:
     shed: int = 0
     """Left out, as the executors had other work."""
     way: str = "later"
-    """How it is asked now: "inline" with its champion, or "later", with the reason if known."""
+    """The way it is asked now: "inline" with its champion, or "later", with a known reason."""
 
 
 class Task(Protocol):
@@ -71,7 +71,7 @@ class Shadows:
         self,
         ask: Callable[..., Answers],
         elsewhere: Callable[[Callable[[], object]], Task],
-        pairs: Callable[[str], Sequence[Pairs]],
+        pairs: Callable[[str], Sequence[PairSink]],
         waits: Callable[[Route], bool] = lambda _: False,
     ) -> None:
         """Make a queue; its thread starts with the first route that has a shadow.
@@ -118,13 +118,13 @@ class Shadows:
         self._queue.append(Mirrored(route, rows, options, expected, seconds))
 
     def stats(self) -> tuple[ShadowStats, ...]:
-        """What was asked and shed, by challenger."""
+        """Requests asked and shed, by challenger."""
         with self._lock:
             return tuple(self._stats.values())
 
     @property
     def waiting(self) -> int:
-        """How many requests wait."""
+        """The number of waiting requests."""
         return len(self._queue) + sum(each.left for each in tuple(self.mirrors.values()))
 
     def close(self) -> None:
@@ -188,7 +188,16 @@ class Shadows:
                 break
             challenger = each.route.shadow or ""
             if each.found is None or not timed:
-                done.setdefault(challenger, []).append(self._pair(each, challenger, timed=timed))
+                # Ask the shadow; the champion, too, where the first of some was not timed.
+                champion, seconds = each.route.champion, each.seconds
+                if seconds is None and not timed:
+                    again, seconds = self._answered(champion, each)
+                    if each.found is not None and not _alike(each.expected, again):
+                        self.on_apart(each, again)
+                found, took = self._answered(challenger, each)
+                done.setdefault(challenger, []).append(
+                    Pair(champion, challenger, each.rows, each.expected, found, seconds, took)
+                )
                 timed = timed or each.seconds is None
                 if perf_counter() - since >= LOCKED_SECONDS:
                     sleep(0)
@@ -202,18 +211,8 @@ class Shadows:
             self._count(challenger, asked=asked, failed=failed)
             self._compare(challenger, pairs)
 
-    def _pair(self, one: Mirrored, challenger: str, *, timed: bool) -> Pair:
-        """Ask the shadow; the champion, too, where the first of some was not timed."""
-        champion, seconds = one.route.champion, one.seconds
-        if seconds is None and not timed:
-            again, seconds = self._answered(champion, one)
-            if one.found is not None and not _alike(one.expected, again):
-                self.on_apart(one, again)
-        found, took = self._answered(challenger, one)
-        return Pair(champion, challenger, one.rows, one.expected, found, seconds, took)
-
     def _answered(self, owner: str, one: Mirrored) -> tuple[Answers | Exception, float]:
-        """What a version answers, and how long it takes."""
+        """A version's answers, and the seconds they take."""
         start = perf_counter()
         try:
             found: Answers | Exception = self._ask(owner, one.rows, **one.options)
@@ -245,7 +244,7 @@ class Shadows:
 
 
 def _alike(one: Answers | Exception, other: Answers | Exception) -> bool:
-    """Whether two answers show the same in every bit."""
+    """True if two answers show the same in every bit."""
     if isinstance(one, Exception) or isinstance(other, Exception):
         return False
     same = (bits(one[name]) == bits(other.get(name)) for name in one)
@@ -253,7 +252,7 @@ def _alike(one: Answers | Exception, other: Answers | Exception) -> bool:
 
 
 def is_sampled(route: Route) -> bool:
-    """Whether the shadow of a route is to be asked this time."""
+    """True if the shadow of a route is to be asked this time."""
     return route.shadow is not None and (route.sample >= 1 or random() < route.sample)  # noqa: S311
 
 

@@ -1,4 +1,4 @@
-"""How far the shares of two histograms are apart."""
+"""The distance between the shares of two histograms."""
 
 from __future__ import annotations
 

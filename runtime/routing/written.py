@@ -15,12 +15,12 @@ more.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from operator import index
 from typing import Any
 
+from flour.core.toml import tomllib
 from runtime.errors import BadRegistration
 from runtime.routing.history import Change, History, extended
 from runtime.routing.route import Route, fits

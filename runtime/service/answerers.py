@@ -112,9 +112,7 @@ class Following:
             if then is not None:
                 then(problem)
             raise
-        if then is None:
-            return future
-        return follow(future, then)
+        return future if then is None else follow(future, then)
 
 
 class Tallied(Following):
@@ -203,12 +201,7 @@ class KeepingAnswers:
         return after(future, partial(self._note, version, asked, rows, outputs))
 
     def _note(
-        self,
-        version: ModelVersion,
-        asked: Asked,
-        rows: object,
-        outputs: object,
-        answers: Answers,
+        self, version: ModelVersion, asked: Asked, rows: object, outputs: object, answers: Answers
     ) -> Answers:
         noted = self._keeper.note(version, rows, outputs, answers, asked.headers)
         if asked.ids is not None and (found := getattr(noted, "id", None)) is not None:

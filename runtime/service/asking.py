@@ -1,4 +1,4 @@
-"""Who asks: the tenant of the call that a thread is in, for watches that count by tenant."""
+"""The tenant of a thread's call, for watches that count by tenant."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tenant_now() -> str:
 
 
 def asked_by(tenant: str, call: Callable[[], T]) -> T:
-    """What `call` returns, which is made for this tenant."""
+    """The result of `call`, made for this tenant."""
     _asking.tenant = tenant
     try:
         return call()

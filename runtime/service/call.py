@@ -1,4 +1,4 @@
-"""What a caller asks for besides the data: outputs, a deadline, a priority, an engine."""
+"""The options of a call: outputs, a deadline, a priority, an engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler import Engine
 
 
 class Call(NamedTuple):
-    """What a caller asks for, besides the data."""
+    """The options of a call."""
 
     outputs: tuple[str, ...] | None = None
     timeout: float | None = None

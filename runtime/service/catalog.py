@@ -1,4 +1,4 @@
-"""What is loaded: physical stages each once, parameters by owner, and who shares what.
+"""The loaded stages and parameters: each stage once, parameters by owner, and who shares them.
 
 A version's parameters are held in the object store under its owner's name ("fraud@3") until the
 last request on it is over: then nothing refers to the version any more, which Python notices, and
@@ -21,14 +21,14 @@ from runtime.service.version import ModelVersion
 
 
 class CatalogStats(NamedTuple):
-    """What is loaded now."""
+    """Figures of the loaded stages and parameters."""
 
     versions: int
     """Versions that are registered, or still answer requests they had accepted."""
     stages: int
     """Different physical stages of theirs."""
     stage_uses: int
-    """How many there would be if each version had its own."""
+    """Their number if each version had its own."""
     owners: int
     """Versions with parameters in the store."""
 
@@ -51,13 +51,13 @@ class Catalog:
 
     def admit(self, version: ModelVersion, plan: Plan) -> None:
         """A version comes: hold its parameters, count its stages."""
-        stages = tuple(code for _, code in plan.stage_kinds if code is not None)
+        stages = tuple(code for _, code in plan.program.stage_kinds if code is not None)
         with self._lock:
             self._numbers += 1
             number = self._numbers
             if version.owner in self._holding:  # requests still on their way to a former one
                 self._release(version.owner)
-            self.store.hold(self._prefix + version.owner, plan.resident())
+            self.store.hold(self._prefix + version.owner, plan.program.resident())
             self._holding[version.owner] = number
             self._known[number] = (version.owner, stages)
             for stage in stages:
@@ -68,7 +68,7 @@ class Catalog:
         """Hold the parameters of a version that was brought back into memory."""
         with self._lock:
             if version.owner in self._holding:
-                self.store.hold(self._prefix + version.owner, plan.resident())
+                self.store.hold(self._prefix + version.owner, plan.program.resident())
 
     def let_go(self, version: ModelVersion) -> None:
         """Let go of the parameters of a version that is dropped from memory but registered."""
@@ -84,29 +84,23 @@ class Catalog:
             except IndexError:
                 return
             with self._lock:
-                self._dismiss(number)
-
-    def _dismiss(self, number: int) -> None:
-        owner, stages = self._known.pop(number)
-        if self._holding.get(owner) == number:  # and not a newer one of the same name
-            del self._holding[owner]
-            self._release(owner)
-            if self._gone is not None:
-                self._gone(owner)
-        for stage in stages:
-            self._stages[stage] -= 1
-            if not self._stages[stage]:
-                del self._stages[stage]
+                owner, stages = self._known.pop(number)
+                if self._holding.get(owner) == number:  # and not a newer one of the same name
+                    del self._holding[owner]
+                    self._release(owner)
+                    if self._gone is not None:
+                        self._gone(owner)
+                for stage in stages:
+                    self._stages[stage] -= 1
+                    if not self._stages[stage]:
+                        del self._stages[stage]
 
     def stats(self) -> CatalogStats:
-        """What is loaded now."""
+        """Figures of the loaded stages and parameters."""
         self.sweep()
         with self._lock:
             return CatalogStats(
-                len(self._known),
-                len(self._stages),
-                sum(self._stages.values()),
-                len(self._holding),
+                len(self._known), len(self._stages), sum(self._stages.values()), len(self._holding)
             )
 
     def close(self) -> None:

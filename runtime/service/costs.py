@@ -1,4 +1,4 @@
-"""What calls take, as measured: on their callers' threads, and chunk by chunk."""
+"""Measured times of calls: on their callers' threads, and chunk by chunk."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Costs:
         return measured if least < worked_out.seconds(rows) else worked_out
 
     def seconds(self, version: ModelVersion, rows: int) -> float | None:
-        """What a call of this many rows should take; None if nothing is known."""
+        """The expected seconds of a call of this many rows; None if nothing is known."""
         curve = self.curve(version, rows)
         return None if curve is None else curve.seconds(rows)
 
@@ -123,5 +123,5 @@ class Costs:
 
 
 def _kind(version: ModelVersion) -> str:
-    """What all versions of its kind have in common: native code lets go of the GIL."""
+    """The kind of a version: native code releases the GIL."""
     return "in Python" if version.learned.row_work is None else "native"

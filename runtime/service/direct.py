@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from flour.data.batch import Batch
+from oven import Plan
 from oven.compiler.gil_yield import WAITING, yield_gil
 from oven.entry.builtin import learn_release
 from runtime.service.answerers import NOBODY, Asked, InferCall
@@ -168,18 +169,18 @@ class Direct:
         if choice.way is Way.INLINE or is_executor():  # which might wait for itself
             return done(lambda: self._inline(version, batch, choice, call))
         if choice.way is Way.WHOLE:
-            run = partial(self._load_and_run, version)
+            run = partial(self._load_and_run, version, call)
             return self._engines.submit_whole(version, run, batch, choice.decision, call)
-        plan, end = self._memory.take(version, pin=True), version.unpin
+        plan, end = _part(self._memory.take(version, pin=True), call), version.unpin
         return self._engines.submit(version, plan, batch, choice.decision, call, done=end)
 
-    def _load_and_run(self, version: ModelVersion, block: object) -> Answers:
+    def _load_and_run(self, version: ModelVersion, call: Call, block: object) -> Answers:
         """Bring back the plan that the caller could not wait for, and answer the call."""
-        return self._memory.take(version).run(block)
+        return _part(self._memory.take(version), call).run(block)
 
     def _shared(self, version: ModelVersion, batch: Batch, choice: Choice, call: Call) -> Answers:
         """The answers of the caller's thread and of executors; the plan stays until it is done."""
-        plan = self._memory.take(version, pin=True)
+        plan = _part(self._memory.take(version, pin=True), call)
         try:
             answers = self._engines.shared(version, plan, batch.block, choice.decision, call)
         finally:
@@ -187,10 +188,11 @@ class Direct:
         return shaped(answers, call.outputs, single=batch.single)
 
     def _inline(self, version: ModelVersion, batch: Batch, choice: Choice, call: Call) -> Answers:
-        plan, shared = self._memory.take(version), version.shared
-        rows, decision = batch.rows or 1, choice.decision
-        opened = version.residence.opened
-        run = plan.run if shared is None else partial(shared.run, plan, opened, rows)
+        whole, shared = self._memory.take(version), version.shared
+        rows, decision, plan = batch.rows or 1, choice.decision, _part(whole, call)
+        run = plan.run
+        if shared is not None and plan is whole:
+            run = partial(shared.run, plan, version.residence.opened, rows)
         if call.deadline is not None and rows > decision.chunk_rows and plan.ready:
             alone = choice._replace(decision=decision._replace(helpers=0))
             return self._shared(version, batch, alone, call)
@@ -213,3 +215,8 @@ class Direct:
         self._memory.rebook(version)
         if version.learned.inline_ok is not (version.entry.function is not None):
             version.open()
+
+
+def _part(plan: Plan, call: Call) -> Plan:
+    """The plan that computes what is asked for and no more, once it is there."""
+    return plan if call.outputs is None else plan.variants.of_outputs(call.outputs) or plan

@@ -13,13 +13,7 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 from flour.core.errors import nearest
-from runtime.errors import (
-    AlreadyTaken,
-    BadRegistration,
-    InService,
-    RuntimeClosed,
-    UnknownEndpoint,
-)
+from runtime.errors import AlreadyTaken, BadRegistration, InService, RuntimeClosed, UnknownEndpoint
 from runtime.service.private import column_names, spelt
 from runtime.service.version import ModelVersion
 
@@ -181,7 +175,7 @@ class Endpoints:
         return HELD + version.owner if version.name in self._held else version.owner
 
     def serves(self, version: ModelVersion) -> bool:
-        """Whether this version, and no route, answers under the bare name."""
+        """True if this version, and no route, answers under the bare name."""
         routed = version.name not in self._held and version.name not in self.routes
         return not routed and self.champions.get(version.name) is version
 
@@ -232,7 +226,7 @@ class Endpoints:
             return gone
 
     def find(self, name: str, version: str | None = None) -> ModelVersion:
-        """What answers under this address now (of a route, the champion), or UnknownEndpoint.
+        """The version that answers at this address (of a route, the champion), or UnknownEndpoint.
 
         A call of it ends on this version, whatever is switched meanwhile.
         """
@@ -245,16 +239,13 @@ class Endpoints:
             self.check_open()
             raise self._unknown(name, version)
         if address in self.muted:
-            raise self._muted(model)
+            raise UnknownEndpoint(
+                "the route of this endpoint is not known, so nothing answers under its name",
+                where=model.name,
+                found=self.muted[model.name],
+                hint=f"{model.owner!r} and other versions answer under their own names",
+            )
         return model
-
-    def _muted(self, champion: ModelVersion) -> UnknownEndpoint:
-        return UnknownEndpoint(
-            "the route of this endpoint is not known, so nothing answers under its name",
-            where=champion.name,
-            found=self.muted[champion.name],
-            hint=f"{champion.owner!r} and other versions answer under their own names",
-        )
 
     def mute(self, name: str, reason: str) -> None:
         """Let nothing answer under a name from now on, or as soon as there is one."""
@@ -307,7 +298,7 @@ class Endpoints:
 
 
 def _registered(names: list[str]) -> str:
-    """What there is instead of an endpoint."""
+    """The registered endpoints, for the hint of an error."""
     if not names:
         return "no model is registered or loaded yet"
     return "there are: " + ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import weakref
@@ -18,6 +17,7 @@ import numpy as np
 from flour.core.errors import ParameterError, check_values, is_count, is_number
 from flour.core.sparse import Sparse
 from flour.data.batch import Batch
+from objectstore.system import at_fork
 from oven import Plan
 from oven.compiler.gil_yield import BYTES, WOKEN
 from oven.plans.execution import Chunk, Execution, are_shared_natively
@@ -101,11 +101,6 @@ def _steps(count: int, *, alone: bool) -> Stages:
     return Stages.chain(*steps)
 
 
-def _parts(work: Execution, chunk_rows: int) -> list[slice]:
-    whole = work.uncut or not work.rows
-    return [slice(0, work.rows)] if whole else split(work.rows, chunk_rows)
-
-
 def shaped(answers: Mapping[str, Any], outputs: Iterable[str] | None, *, single: bool) -> Answers:
     """The answers as the caller wants them: all or some outputs, of a block or of one row."""
     wanted = _first_row(answers) if single else dict(answers)
@@ -127,7 +122,7 @@ def _only(value: Any) -> Any:
 
 
 def _scheduling(version: ModelVersion, decision: Decision, call: Call) -> dict[str, Any]:
-    """What the scheduler should know about a call."""
+    """The scheduler's options for a call."""
     return {
         "key": version.owner,
         "priority": call.priority,
@@ -174,13 +169,18 @@ def check_modules(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_options(
-    executors: object, memory_budget: object, trust_code: object, allow_python: object
+    executors: object,
+    memory_budget: object,
+    trust_code: object,
+    allow_python: object,
+    result_bytes: object = 0,
 ) -> None:
     """Raise for an option of a runtime that does not fit; workers and replicas have them, too."""
     bounded = memory_budget is None or is_number(memory_budget)
     options = (
         ("executors", executors, executors is None or is_count(executors, 1), "threads, or None"),
         ("memory_budget", memory_budget, bounded, "bytes, or None"),
+        ("result_bytes", result_bytes, is_number(result_bytes), "bytes"),
         ("trust_code", trust_code, isinstance(trust_code, bool), "True or False"),
         ("allow_python", allow_python, are_modules(allow_python), "a list of names of modules"),
     )
@@ -230,7 +230,7 @@ class Engines:
 
     @property
     def calm(self) -> bool:
-        """Whether no more callers compute on their own threads than there are cores for."""
+        """True if no more callers compute on their own threads than there are cores for."""
         return len(INSIDE) < CORES
 
     def after_fork(self) -> None:
@@ -240,16 +240,16 @@ class Engines:
 
     @property
     def inline_callers(self) -> int:
-        """How many callers compute on their own threads now."""
+        """The number of callers that compute on their own threads now."""
         return len(INSIDE)
 
     def load(self, owner: str) -> Load:
-        """How busy the executors are that would serve a version."""
+        """The load of the executors that would serve a version."""
         pool = self._pool
         return Load(self.executors, self.executors) if pool is None else pool.load(owner)
 
     def is_full(self, version: ModelVersion, priority: int) -> bool:
-        """Whether the queue has no room for a call of this version."""
+        """True if the queue has no room for a call of this version."""
         return self._pool is not None and self._pool.is_full(version.owner, priority)
 
     # --- inline ------------------------------------------------------------------------------
@@ -292,7 +292,12 @@ class Engines:
             return self._by_executors(version, partial(plan.begin, block), decision, call)
         began, work = perf_counter(), plan.begin(block)
         try:
-            told = work.together(self._division(decision, call))
+            helpers = decision.helpers
+            if helpers > desk.helpers:
+                helpers = min(helpers, desk.start(helpers, CORES, self))
+            told = work.together(
+                Division(helpers, decision.least_rows, decision.chunk_rows, call.deadline)
+            )
         except OutOfTime as problem:
             raise late(f"{problem.rows} of {work.rows} rows were done") from None
         version.learned.native = told is not None
@@ -305,43 +310,12 @@ class Engines:
         self._costs.learn_together(version, work.rows, measured, sampled=sampled)
         return answers
 
-    def _division(self, decision: Decision, call: Call) -> Division:
-        """How native code is to divide a block; its helpers are started where there are none."""
-        helpers = decision.helpers
-        if helpers > desk.helpers:
-            helpers = min(helpers, desk.start(helpers, CORES, self))
-        return Division(helpers, decision.least_rows, decision.chunk_rows, call.deadline)
-
     def _by_executors(
-        self,
-        version: ModelVersion,
-        begin: Callable[[], Execution],
-        decision: Decision,
-        call: Call,
+        self, version: ModelVersion, begin: Callable[[], Execution], decision: Decision, call: Call
     ) -> Answers:
         """Every output, in ranges of rows that Python hands out, here and by executors."""
         began = perf_counter()
-        run = self._shared_run(version, begin, decision, call)
-        try:
-            if decision.helpers:
-                self._ask_for_help(version, run, decision, call)
-            answers = run.run()
-        finally:
-            run.close()
-        if decision.helpers:
-            gain = run.work_seconds / (perf_counter() - began)
-            self._costs.learn_gain(version, gain, 1 + decision.helpers)
-        return answers
-
-    def _shared_run(
-        self,
-        version: ModelVersion,
-        begin: Callable[[], Execution],
-        decision: Decision,
-        call: Call,
-    ) -> SharedRun:
-        """The run of a call, in ranges of up to a chunk."""
-        return SharedRun(
+        run = SharedRun(
             begin,
             1 + decision.helpers,
             decision.least_rows,
@@ -350,17 +324,22 @@ class Engines:
             clock=version.clock,
             learn=partial(self._costs.observe, version),
         )
-
-    def _ask_for_help(
-        self, version: ModelVersion, run: SharedRun, decision: Decision, call: Call
-    ) -> None:
-        """Let executors take part in a run; where they will not, the caller does all of it."""
-        pieces, seconds = [run] * decision.helpers, decision.seconds
-        options = _scheduling(version, decision, call)
-        if seconds is not None:
-            options["cost"] = seconds * len(pieces) / (1 + len(pieces))
-        with suppress(Overloaded, SchedulerClosed):
-            self.pool.submit(Job.of(HELP, pieces, typical=False, **options))
+        try:
+            if decision.helpers:
+                # Let executors take part in a run; where they will not, the caller does all of it.
+                pieces, seconds = [run] * decision.helpers, decision.seconds
+                options = _scheduling(version, decision, call)
+                if seconds is not None:
+                    options["cost"] = seconds * len(pieces) / (1 + len(pieces))
+                with suppress(Overloaded, SchedulerClosed):
+                    self.pool.submit(Job.of(HELP, pieces, typical=False, **options))
+            answers = run.run()
+        finally:
+            run.close()
+        if decision.helpers:
+            gain = run.work_seconds / (perf_counter() - began)
+            self._costs.learn_gain(version, gain, 1 + decision.helpers)
+        return answers
 
     # --- batch -------------------------------------------------------------------------------
 
@@ -395,12 +374,7 @@ class Engines:
         return ticket
 
     def submit_whole(
-        self,
-        version: ModelVersion,
-        run: Run,
-        batch: Batch,
-        decision: Decision,
-        call: Call,
+        self, version: ModelVersion, run: Run, batch: Batch, decision: Decision, call: Call
     ) -> Ticket:
         """A ticket for what `run` makes of the data, all at once, by an executor."""
         self.check_room(version, call.priority)
@@ -425,18 +399,14 @@ class Engines:
         return load
 
     def _job(
-        self,
-        version: ModelVersion,
-        plan: Plan,
-        batch: Batch,
-        decision: Decision,
-        call: Call,
+        self, version: ModelVersion, plan: Plan, batch: Batch, decision: Decision, call: Call
     ) -> Job:
         work, single = plan.begin(batch.block), batch.single
         room, rows = work.memory_bytes, max(work.rows, 1)
+        whole = work.uncut or not work.rows
         pieces = [
             Piece(work, work.chunk(part.start, part.stop), call, single)
-            for part in _parts(work, decision.chunk_rows)
+            for part in ([slice(0, work.rows)] if whole else split(work.rows, decision.chunk_rows))
         ]
         alone, options = len(pieces) == 1, _scheduling(version, decision, call)
         stages = _steps(work.steps, alone=alone)
@@ -449,12 +419,7 @@ class Engines:
         return Job.of(stages, pieces, rows=rows, room=room, join=join, **options)
 
     def _whole_job(
-        self,
-        version: ModelVersion,
-        run: Run,
-        batch: Batch,
-        decision: Decision,
-        call: Call,
+        self, version: ModelVersion, run: Run, batch: Batch, decision: Decision, call: Call
     ) -> Job:
         single = batch.single
 
@@ -479,7 +444,7 @@ class Engines:
     def elsewhere(
         self, task: Callable[[], Any], priority: int = 0, *, key: str | None = None
     ) -> Ticket:
-        """What a task gives, by another executor; raises Overloaded where the queue is full."""
+        """The result of a task on another executor; raises Overloaded if the queue is full."""
         if is_executor():
             raise Overloaded("an executor may wait for this task, so it does it itself")
         whole = (lambda _: task(), None)
@@ -504,7 +469,7 @@ class Engines:
     # --- the end -----------------------------------------------------------------------------
 
     def stats(self) -> tuple[InlineStats, PoolStats | None]:
-        """What both engines did; None where no executor was ever needed."""
+        """Figures of both engines; None if no executor was ever needed."""
         return self._inline.stats(), None if self._pool is None else self._pool.stats()
 
     def close(self, *, drain: bool, timeout: float | None) -> bool:
@@ -524,4 +489,4 @@ def _after_fork() -> None:
         engines.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from flour.data.batch import DOCUMENT, Batch, BatchReader, Kind
+from flour.data.batch import DOCUMENT, Batch, BatchReader, Form
 
 Outputs = tuple[Any, ...]
 #: Of SAMPLE calls by the entry one is timed, and of INLINE_SAMPLE other calls; powers of two.
@@ -19,7 +19,7 @@ UNTIMED = SAMPLE - 1
 #: Calls by the entry that take longer than this release the GIL, so that two threads compute at
 #: once. Shorter ones would spend as long on getting it back.
 RELEASE_SECONDS = 20e-6
-_ROW = Kind.ROW
+_ROW = Form.ROW
 
 
 class Counter:
@@ -33,12 +33,12 @@ class Counter:
 
     @property
     def value(self) -> int:
-        """How often `tick` was called."""
+        """The number of times `tick` was called."""
         return int(repr(self.calls)[6:-1]) - 1  # "count(12)": looking must not count
 
 
 class InlineEntry:
-    """What a call by the entry reads of a version, in Python and in machine code.
+    """The part of a version that calls by the entry read, in Python and in machine code.
 
     runtime.service.native_predict reads the slots where CPython keeps them.
     """
@@ -63,13 +63,13 @@ class InlineEntry:
         self.watched = False
 
     def takes(self, batch: Batch) -> bool:
-        """Whether the batch is small enough to go straight to the entry."""
+        """True if the batch is small enough to go straight to the entry."""
         kind = batch.kind
-        if kind is _ROW or kind is Kind.DOCUMENT:
+        if kind is _ROW or kind is Form.DOCUMENT:
             return True
-        if kind is Kind.ARRAYS or kind is Kind.ROWS:
+        if kind is Form.ARRAYS or kind is Form.ROWS:
             return batch.rows <= max(self.inline_rows, 1)
-        return kind is Kind.DOCUMENTS and (batch.rows == 1 or self._takes_documents(batch))
+        return kind is Form.DOCUMENTS and (batch.rows == 1 or self._takes_documents(batch))
 
     def _takes_documents(self, batch: Batch) -> bool:
         most = self.inline_characters

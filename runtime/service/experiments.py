@@ -2,22 +2,83 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from threading import Lock, RLock
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from flour.core.errors import is_number, nearest
+from flour.core.op import Columns
+from flour.core.reference import evaluate
+from flour.core.sparse import densify
+from flour.data.coerce import coerce
+from flour.language.flow import Flow
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.routing.comparison import Comparison
-from runtime.routing.differing import first_difference
 from runtime.routing.history import Histories
-from runtime.routing.pairs import Pair, Pairs
+from runtime.routing.pairs import Pair, PairSink
 from runtime.service.endpoint import Endpoints
 from runtime.service.following import Claim, Judged, Noting, Report, is_late
 from runtime.service.private import column_names
 from runtime.service.private_answers import WithoutPrivate
+
+
+class NumberedNode(NamedTuple):
+    """A node by its operator, and its number among the nodes of that operator."""
+
+    name: str
+    number: int
+
+
+def first_difference(champion: Flow, challenger: Flow, rows: object) -> str | None:
+    """The first step, in the champion's order, whose values differ; None where none does.
+
+    Steps of the two are told by their operators and order. A step that only one has is passed over,
+    as what follows it differs if it matters.
+    """
+    one, other = _values(champion, rows), _values(challenger, rows)
+    for step, (where, value) in one.items():
+        if step in other and not _equal(value, other[step][1]):
+            theirs = _short(other[step][1])
+            return f"{where}: {_short(value)} and {theirs}"
+    missing = [step.name for step in (*one, *other) if step not in one or step not in other]
+    return f"only one has {', '.join(dict.fromkeys(missing))}" if missing else None
+
+
+def _values(flow: Flow, rows: object) -> dict[NumberedNode, tuple[str, Columns]]:
+    columns, _ = coerce(flow.inputs(), rows)
+    origins, seen = flow.origins(), Counter[str]()
+    made: dict[NumberedNode, tuple[str, Columns]] = {}
+    for node, value in evaluate(flow.outputs.values(), columns).items():
+        name = node.op.name
+        seen[name] += 1
+        steps = [each.step for each in origins.get(node, ()) if each.step]
+        made[NumberedNode(name, seen[name])] = (
+            (f"{node.op.name} of {steps[0]}" if steps else node.op.name),
+            value,
+        )
+    return made
+
+
+def _equal(one: Columns, other: Columns) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        same = one.keys() == other.keys()
+        return same and all(_equal(part, other[name]) for name, part in one.items())
+    left, right = np.asarray(densify(one)), np.asarray(densify(other))
+    if left.shape != right.shape:
+        return False
+    if left.dtype.kind == right.dtype.kind == "f":
+        return bool(np.array_equal(left, right, equal_nan=True))
+    return bool(np.all(left == right))
+
+
+def _short(value: Columns) -> str:
+    return str(densify(value))[:120]
+
 
 #: Makes what counts requests, of what a rollout wants counted and a function for the agreement.
 Counting = Callable[[Mapping[str, Any], Callable[[], tuple[int, int]]], Noting]
@@ -32,7 +93,7 @@ class Experiments:
         """`changed` is called when something else follows an endpoint's answers."""
         self._endpoints, self.routes, self._changed = endpoints, routes, changed
         #: The observers of pairs of answers, by endpoint.
-        self.pairs: dict[str, tuple[Pairs, ...]] = {}
+        self.pairs: dict[str, tuple[PairSink, ...]] = {}
         #: By endpoint and options; "agreement" is that of a rollout, which begins with it.
         self._comparisons: dict[str, dict[object, Comparison]] = {}
         self._observing = RLock()
@@ -86,12 +147,12 @@ class Experiments:
         self._changed(name)
 
     def reports(self, name: str) -> list[Report]:
-        """What this process has counted for the rollout of an endpoint."""
+        """This process's counts for the rollout of an endpoint."""
         tally = self.tallies.get(name)
         return [] if tally is None else [tally.report()]
 
     def claims(self, name: str, request: str, names: list[str]) -> list[Claim]:
-        """Which version answered a request, if this process remembers it."""
+        """The claim of a version on a request, if this process remembers answering it."""
         tally = self.tallies.get(name)
         claim = None if tally is None else tally.claim(request, names)
         return [] if claim is None else [claim]
@@ -99,7 +160,7 @@ class Experiments:
     def settle(self, seconds: float) -> None:
         """Return: there is no other process that could be behind."""
 
-    def observe(self, name: str, pairs: Pairs) -> ExitStack:
+    def observe(self, name: str, pairs: PairSink) -> ExitStack:
         """Hand what the champion and its shadow answer to this, too, pair by pair.
 
         Any number may observe an endpoint; closing what this returns ends this one alone.
@@ -116,7 +177,7 @@ class Experiments:
         ended.callback(self._unobserve, name, pairs)
         return ended
 
-    def _unobserve(self, name: str, pairs: Pairs) -> None:
+    def _unobserve(self, name: str, pairs: PairSink) -> None:
         with self._observing:
             left = tuple(each for each in self.pairs.get(name, ()) if each is not pairs)
             if left:
@@ -128,8 +189,8 @@ class Experiments:
                 del known[options]
         self._changed(name)
 
-    def observers(self, name: str) -> tuple[Pairs, ...]:
-        """What pairs of an endpoint are handed to, without values that are private now."""
+    def observers(self, name: str) -> tuple[PairSink, ...]:
+        """Sinks for the pairs of an endpoint, without values that are private now."""
         every, version = self.pairs.get(name, ()), self._endpoints.champions.get(name)
         hides = version is not None and version.private
         return tuple(WithoutPrivate(each, version) for each in every) if hides else every  # type: ignore[arg-type]  # there is a version
@@ -137,7 +198,7 @@ class Experiments:
     def compare(
         self, name: str, *, tolerance: float = 1e-6, segment: str | None = None
     ) -> Comparison:
-        """How the shadow's answers differ from the champion's, from the first call of this on.
+        """Differences of the shadow's answers from the champion's, from the first call of this on.
 
         It goes on counting until it is closed; one of another `tolerance` or `segment` is beside
         it. A segment is a value of a column of the champion's.
@@ -167,7 +228,7 @@ class Experiments:
             return known[key]
 
     def agreement(self, name: str) -> tuple[int, int]:
-        """How many values of a shadow agreed, of how many, since its rollout compares them."""
+        """The values of a shadow that agreed, and all of them, since its rollout compares them."""
         return self._compared(name, "agreement", Comparison(keep=0)).agreement()
 
     def conceal(self, name: str) -> None:
@@ -188,7 +249,7 @@ class Experiments:
             return [self.rollouts.pop(name, None), self.tallies.pop(name, None)]
 
     def _differing(self, pair: Pair) -> str:
-        """Where the programs of a pair's versions first differ, in words."""
+        """The first difference between the programs of a pair's versions, in words."""
         try:
             version = self._endpoints.find(pair.champion)
             one, other = version.plan, self._endpoints.find(pair.challenger).plan

@@ -15,12 +15,12 @@ Claim = tuple[str, list[str]]
 
 
 class Noting(Protocol):
-    """What counts the requests of an endpoint in this process; see runtime.rollout."""
+    """A counter of an endpoint's requests in this process; see runtime.rollout."""
 
     id: str
     """Of the rollout that it counts for."""
     counts_on: bool
-    """Whether requests are still to be noted."""
+    """True if requests are still to be noted."""
 
     def note(
         self, owner: str, seconds: float, error: object, headers: Mapping[str, str] | None
@@ -31,7 +31,7 @@ class Noting(Protocol):
         """All that was counted so far."""
 
     def claim(self, request: str, names: Iterable[str]) -> Claim | None:
-        """Who answered a request, for values of it that are reported; None if not known here."""
+        """The version that answered a request with reported values; None if not known here."""
 
     def end(self) -> None:
         """Count no more: the rollout is over, or the endpoint is gone."""
@@ -42,7 +42,7 @@ class Judged(Protocol):
 
     @property
     def counted(self) -> dict[str, Any]:
-        """What each process counts, as JSON; empty when it is over."""
+        """The counts of each process, as JSON; empty after the end."""
 
     def tally(self, counted: Mapping[str, Any], agreed: Callable[[], tuple[int, int]]) -> Noting:
         """Make what counts in a process; `agreed` gives how many values of a shadow agreed."""
@@ -55,12 +55,12 @@ class Judged(Protocol):
 
 
 def is_late(rollout: Judged, known: Judged | None, *, is_there: bool) -> bool:
-    """Whether a rollout ends after its endpoint has gone, or after another has taken its place."""
+    """True if a rollout ends after its endpoint has gone, or after another has taken its place."""
     return not rollout.counted and (not is_there or known not in {None, rollout})
 
 
 class Keeper(Protocol):
-    """What keeps the answers of endpoints; see runtime.provenance."""
+    """A store of endpoints' answers; see runtime.provenance."""
 
     def note(
         self,
@@ -77,7 +77,7 @@ class Keeper(Protocol):
         """An id that no other answer has."""
 
     def why(self, answer: str) -> object | None:
-        """What is known of an answer; None if this has not kept it."""
+        """The facts about an answer; None if it was not kept here."""
 
     def end(self) -> None:
         """Write what has come, as the runtime is closed."""

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from flour.data.batch import Batch, Kind
+from flour.data.batch import Batch, Form
 from flour.data.coerce import coerce
 from flour.language.flow import Flow
 from oven import Plan
@@ -40,19 +40,19 @@ _OPERATORS = frozenset({"ModelCall", "Deferred", "Fetch", "Choose", "ChooseText"
 
 
 def is_graph(source: object) -> bool:
-    """Whether a program names models, waits, or leaves branches out."""
+    """True if a program names models, waits, or leaves branches out."""
     known = type(source).__name__ in ("Flow", "LateFlow")  # importers' flows make nodes when asked
     return known and any(item.op.name in _OPERATORS for item in source.nodes())  # type: ignore[attr-defined]  # it is a flow
 
 
 def waits(plan: Plan) -> bool:
-    """Whether a plan runs coroutines, which only graphs can wait for."""
-    is_python = any(kind == "python" for kind, _ in plan.stage_kinds)
+    """True if a plan runs coroutines, which only graphs can wait for."""
+    is_python = any(kind == "python" for kind, _ in plan.program.stage_kinds)
     return is_python and any(item.op.name == "Fetch" for item in plan.flow.nodes())
 
 
 def _known_by(version: ModelVersion) -> str:
-    """What a graph that uses a version depends on: its program, and what is private in it."""
+    """The parts of a version that graphs depend on: its program and its private columns."""
     return " ".join([version.digest, *sorted(version.hides)])
 
 
@@ -83,7 +83,7 @@ class Graphs:
         return made, linked
 
     def _find(self, address: str) -> tuple[str, str, Plan]:
-        """What answers under an address: its own address, digest and plan."""
+        """The version at an address: its own address, digest and plan."""
         version = self._endpoints.find(address)
         return version.owner, _known_by(version), self._take(version)
 
@@ -229,7 +229,7 @@ class Graphs:
         version.seen(batch)
         made: Any = self._take(version)
         plan: GraphPlan = made
-        if batch.kind is Kind.ROW or batch.kind is Kind.DOCUMENT:
+        if batch.kind is Form.ROW or batch.kind is Form.DOCUMENT:
             soon = plan.submit_row(batch.data, call.outputs, call.timeout, apart=apart)
             if soon is not None:
                 counter.tick()

@@ -51,7 +51,7 @@ def joined(champion: ModelVersion, challenger: ModelVersion) -> ModelVersion:
     outputs = {
         f"{side}.{name}": item
         for side, plan in (("champion", one), ("shadow", other))
-        for name, item in plan.optimised.outputs.items()
+        for name, item in plan.program.optimised.outputs.items()
     }
     flow = oven.rewritten(Flow(outputs))
     plan = oven.link(flow, flow, exact=one.exact, background=True).wait()
@@ -69,7 +69,7 @@ def joined(champion: ModelVersion, challenger: ModelVersion) -> ModelVersion:
 def _check_held(alone: Plan, common: Plan, outputs: Sequence[str]) -> None:
     """Raise unless each value of the champion is held in the common program as it is alone."""
     here, there = _held(alone), _held(common)
-    roots = [common.optimised.outputs[name] for name in outputs]
+    roots = [common.program.optimised.outputs[name] for name in outputs]
     for item in Flow(dict(zip(outputs, roots, strict=True))).nodes():
         held = there.get(item)
         if held is None:
@@ -80,14 +80,14 @@ def _check_held(alone: Plan, common: Plan, outputs: Sequence[str]) -> None:
             raise NotJoinedError(f"{item.op.name} would be held in another way: sums may differ")
         if item not in here and not _is_sum_of_sparse(item):
             raise NotJoinedError(f"{item.op.name} would be computed in another way")
-    if any(stage.kind == "python" for stage in common.stages):
+    if any(stage.kind == "python" for stage in common.program.stages):
         raise NotJoinedError("the shadow runs Python")
 
 
 def _held(plan: Plan) -> Mapping[Node, _Held]:
     """For each value that is computed: in which kind of stage, and whether it is kept."""
     found: dict[Node, _Held] = {}
-    for stage in plan.stages:
+    for stage in plan.program.stages:
         read = [source for item in stage.nodes for source in item.inputs]
         ordered = any(stage.stores(item) for item in stage.outputs)
         for item in stage.nodes:
@@ -99,7 +99,7 @@ def _held(plan: Plan) -> Mapping[Node, _Held]:
 
 
 def _is_sum_of_sparse(item: Node) -> bool:
-    """Whether this is sums over a sparse vector, each made in its own order, or some of them."""
+    """True for sums over a sparse vector, each in its own order, and for a selection of them."""
     sources = [source.type for source in item.inputs]
     sparse = any(isinstance(kind, Vector) and kind.sparse for kind in sources)
     return item.op.name in ("Pick", "Slice", "Column") or (item.op.name == "Linear" and sparse)
@@ -168,5 +168,5 @@ def _seconds(
 
 
 def _keeps_bits(answers: Sequence[object], longer: Sequence[object]) -> bool:
-    """Whether the first of some values are these answers."""
+    """True if the first of some values are these answers."""
     return all(bits(one) == bits(other) for one, other in zip(answers, longer, strict=False))

@@ -25,20 +25,86 @@ import numpy as np
 
 import oven
 from flour.core.errors import FlourError
-from flour.core.node import Node
+from flour.core.node import Node, node, readers, rebuild
 from flour.core.reference import public
 from flour.core.source import Source
 from flour.core.sparse import densify
 from flour.core.types import Text, Vector
 from flour.data.coerce import coerce
+from flour.language.flow import Flow
 from oven import Plan
 from oven.entry.array_entry import Call as Entry
 from oven.plans.background import shared as background
 from oven.plans.skeleton import digests_in
 from runtime.service.entry import SAMPLE
 from runtime.service.results import Results, freeze, key_of
-from runtime.service.split_program import Cut, cut
 from runtime.service.version import ModelVersion
+
+# Cut programs where they part: what several have in common, and what is left of each.
+#
+# Nodes are named by their content, operator, parameters and inputs included, so two programs have a
+# node in common exactly where they compute the same value from the same input.
+
+
+#: A vector of this many columns is passed on with its zeros.
+SHORT = 4096
+
+
+class Cut(NamedTuple):
+    """A program in two parts; the second one reads what the first one leaves, and nothing else."""
+
+    prefix: Flow
+    suffix: Flow
+    dense: bool
+    """True if the rest reads sparse vectors with their zeros, which is faster for short ones."""
+
+    @property
+    def key(self) -> str:
+        """Programs with the same first part have the same key."""
+        return f"{self.prefix.digest} {self.dense}"
+
+
+def cut(flow: Flow, is_shared: Callable[[Node], bool]) -> Cut | None:
+    """The program cut after all that it shares, or None where there is no such place."""
+    roots = tuple(flow.outputs.values())
+    shared = {item for item in flow.nodes() if not isinstance(item.op, Source) and is_shared(item)}
+    reading = readers(roots)
+    edge = [
+        item
+        for item in flow.nodes()
+        if item in shared and (item in roots or any(r not in shared for r in reading[item]))
+    ]
+    if not edge:
+        return None
+    labels = {item: f"shared_{index}" for index, item in enumerate(edge)}
+    dense = all(map(_is_short, edge))
+    suffix = _rest(flow, labels, dense=dense)
+    if suffix.types != flow.types:  # an output would be stored differently
+        dense = False
+        suffix = _rest(flow, labels, dense=False)
+    if not suffix.inputs().keys() <= set(labels.values()):
+        return None  # it would have to read the data again
+    return Cut(Flow({labels[item]: item for item in edge}), suffix, dense)
+
+
+def _is_short(item: Node) -> bool:
+    return isinstance(item.type, Vector) and item.type.width <= SHORT
+
+
+def _rest(flow: Flow, labels: Mapping[Node, str], *, dense: bool) -> Flow:
+    """The program with inputs in the places of some nodes."""
+
+    def change(old: Node, inputs: tuple[Node, ...]) -> Node:
+        if old not in labels:
+            return node(old.op, inputs)
+        kind = old.type
+        if dense and isinstance(kind, Vector):
+            kind = kind.having(sparse=False)
+        return node(Source(labels[old], kind), ())
+
+    roots = rebuild(flow.outputs.values(), change)
+    return Flow(dict(zip(flow.outputs, roots, strict=True)))
+
 
 OFF, TRIAL, ON = "off", "trial", "on"
 #: Calls that take less have nothing to gain: looking an input up takes some 3 us.
@@ -62,14 +128,14 @@ GAIN = 0.9  # of the ordinary time: less is not worth the memory
 
 
 class GroupStats(NamedTuple):
-    """What versions with a common first part made of it."""
+    """Figures of versions with a common first part."""
 
     members: tuple[str, ...]
     mode: str
     """The one of both below that is further: "off", "trial" or "on"."""
     row_mode: str
     block_mode: str
-    """Whether the common part is used for single rows, and for blocks."""
+    """True if the common part is used for single rows, and for blocks."""
     hits: int
     misses: int
     whole_seconds: float
@@ -106,7 +172,7 @@ class _Mean:
         self.value += (value - self.value) / min(self.count, 16)
 
 
-class Way:
+class GroupCalls:
     """Calls of one size on a group: how they go now, and how that has worked out.
 
     Approximate under threads.
@@ -123,7 +189,7 @@ class Way:
         self.detour = 0.0
 
     def next(self) -> bool:
-        """Whether the next call goes by the common part."""
+        """True if the next call goes by the common part."""
         self.calls += 1
         calls = self.calls
         if self.mode is ON:
@@ -182,13 +248,13 @@ class Group:
     def __init__(self, number: int, prefix: Plan, *, dense: bool = False) -> None:
         self.number, self.prefix, self.dense = number, prefix, dense
         self.members: dict[str, weakref.ref[ModelVersion]] = {}
-        self.rows, self.blocks = (Way(self.members, self.route) for _ in range(2))
+        self.rows, self.blocks = (GroupCalls(self.members, self.route) for _ in range(2))
         self.rows.detour = DETOUR_SECONDS
         if [type(kind) for kind in prefix.inputs.values()] == [Text]:
             self.blocks.detour = DETOUR_SECONDS  # few documents have the shortest way, too
 
-    def way(self, rows: int) -> Way:
-        """How calls with so many rows go."""
+    def way(self, rows: int) -> GroupCalls:
+        """The way of calls with this many rows."""
         return self.rows if rows == 1 else self.blocks
 
     @property
@@ -204,15 +270,15 @@ class Group:
                 version.open()
 
 
-class Shared:
+class SharedVersion:
     """A version as a member of a group: the group's first part, and its own rest."""
 
     def __init__(self, group: Group, suffix: Plan, results: Results) -> None:
         self.group, self._suffix, self._results = group, suffix, results
-        outputs = suffix.optimised.outputs.values()
+        outputs = suffix.program.optimised.outputs.values()
         self._passed_on = any(isinstance(item.op, Source) for item in outputs)
         kinds = list(suffix.inputs.items())
-        native = suffix.row_work is not None and group.prefix.row_work is not None
+        native = suffix.code.row_work is not None and group.prefix.code.row_work is not None
         # What others do to this machine meanwhile is no reason for either way.
         self._clock = time.thread_time if native else time.perf_counter
         self._entry: Entry | None = None
@@ -235,7 +301,7 @@ class Shared:
             return answers
         start = self._clock()
         key = key_of(block)
-        if key is None or plan.for_dtypes(block) is not plan:
+        if key is None or plan.variants.of(block) is not None:
             return plan.run(block)
         values = self._results.get(self.group.number, key)
         way.looked(hit=values is not None)
@@ -262,9 +328,9 @@ class Shared:
         suffix = self._suffix
         if self._entry is not None and not self._passed_on:
             values = self._entry(columns[self._label])
-            return dict(zip(suffix.optimised.outputs, values, strict=True))
+            return dict(zip(suffix.program.optimised.outputs, values, strict=True))
         outputs = suffix.run_columns(columns, rows)
-        kinds = suffix.optimised.outputs
+        kinds = suffix.program.optimised.outputs
         answers = {name: public(value, kinds[name].type) for name, value in outputs.items()}
         if self._passed_on:  # callers may write to what they get
             answers = {name: _own(value) for name, value in answers.items()}
@@ -272,10 +338,10 @@ class Shared:
 
 
 def _promises(version: ModelVersion, plan: Plan, prefix: Plan, seconds: float) -> bool:
-    """Whether the common part takes long enough of a call of so many seconds to be looked up."""
-    if version.grows or prefix.row_work is None or not plan.row_work:
+    """True if the common part is a large enough share of a call to pay for looking it up."""
+    if version.grows or prefix.code.row_work is None or not plan.code.row_work:
         return True  # unknown before it was tried
-    return seconds * prefix.row_work / plan.row_work >= CANDIDATE_SECONDS
+    return seconds * prefix.code.row_work / plan.code.row_work >= CANDIDATE_SECONDS
 
 
 def _by_entry(plan: Plan, entry: Entry, block: object) -> dict[str, Any]:
@@ -309,7 +375,7 @@ class Materialiser:
         """A version was registered."""
         if not self.results.budget:
             return
-        digests = plan.node_digests
+        digests = plan.program.node_digests
         with self._lock:
             self._registrations += 1
             self._members[version] = digests
@@ -363,7 +429,7 @@ class Materialiser:
         building.add_done_callback(self._building.discard)
 
     def _is_worth(self, version: ModelVersion, seconds: float, rows: int, calls: int) -> bool:
-        """Whether calls that are slow enough have taken as long as making two parts would."""
+        """True if calls that are slow enough have taken as long as making two parts would."""
         one = rows == 1
         with self._lock:
             if version not in self._members:  # it went while this call was on its way
@@ -402,7 +468,7 @@ class Materialiser:
                 return
             group = self._groups.setdefault(self._key(parts, exact=plan.exact), group)
             group.members[version.owner] = weakref.ref(version)
-            version.shared = Shared(group, suffix, self.results)
+            version.shared = SharedVersion(group, suffix, self.results)
         group.route()
 
     def _key(self, parts: Cut, *, exact: bool) -> str:
@@ -420,7 +486,7 @@ class Materialiser:
             return self._groups.setdefault(key, Group(self._numbers, prefix, dense=parts.dense))
 
     def stats(self) -> tuple[GroupStats, ...]:
-        """What each group does."""
+        """Figures of each group."""
         with self._lock:
             groups = [group for group in self._groups.values() if group.members]
             return tuple(

@@ -32,7 +32,7 @@ from runtime.service.version import ModelVersion
 from scheduler import Histogram, Latency
 
 #: What a plan takes besides its parameters: objects, tables, code text. Measured: see
-#: docs/60-runtime.md.
+#: docs/reference/runtime.md.
 PLAN_BYTES = 4 << 10
 NODE_BYTES = 1536
 #: Loading takes about this long at least, or as long as that where it was not measured yet.
@@ -43,7 +43,7 @@ _SLACK = 64
 
 
 class MemoryStats(NamedTuple):
-    """What the budget made of the plans."""
+    """Figures of plans under the memory budget."""
 
     budget: int | None
     used: int
@@ -54,7 +54,7 @@ class MemoryStats(NamedTuple):
     evictions: int
     cold_hits: int
     cold: Latency
-    """How long requests waited for their plan to come back, in seconds."""
+    """Seconds that requests waited for their plan to come back."""
     unwritable: int
     """Plans that could not be dropped, as they could not be written to a file."""
 
@@ -75,33 +75,39 @@ class _Resident:
     def __init__(self, version: ModelVersion, plan: Plan, seconds: float) -> None:
         self.version: ModelVersion | None = version  # None once it has gone
         self.seconds = max(seconds, LEAST_SECONDS)
-        every = (plan, *plan.variants)
+        every = (plan, *plan.variants.here)
         self.made = _made(plan)
-        self.parameters = {item.digest: item.nbytes for one in every for item in one.resident()}
+        self.parameters = {
+            item.digest: item.nbytes for one in every for item in one.program.resident()
+        }
         self.bytes = PLAN_BYTES * len(every) + sum(map(_object_bytes, every))
         self.seen = version.counts.inline.value + version.counts.batch.value
         self.worth = 0.0
 
 
 def _made(plan: Plan) -> tuple[int, int, int]:
-    """How many plans there are, how many programs, and how much native code."""
-    every = (plan, *plan.variants)
-    return len(every), sum(one.unfolded for one in every), sum(one.tier for one in every)
+    """The numbers of plans and programs, and the bytes of native code."""
+    every = (plan, *plan.variants.here)
+    return (
+        len(every),
+        sum(one.program.in_memory for one in every),
+        sum(one.code.tier for one in every),
+    )
 
 
 def _object_bytes(plan: Plan) -> int:
-    """What a plan's program and its tables take."""
-    steps = plan.steps if plan.tier else ()
+    """The bytes of a plan's program and its tables."""
+    steps = plan.code.steps if plan.code.tier else ()
     tables = sum(step.table_bytes for step in steps if isinstance(step, NativeRun))
-    if not plan.unfolded:
-        return tables + NODE_BYTES * len(plan.held)
-    inside = plan.optimised.nodes()
+    if not plan.program.in_memory:
+        return tables + NODE_BYTES * len(plan.program.held)
+    inside = plan.program.optimised.nodes()
     nodes = len(inside) + len(plan.flow.nodes())
     return tables + NODE_BYTES * nodes + sum(item.op.held_bytes() for item in inside)
 
 
 class Residency:
-    """Which plans are in memory."""
+    """The plans in memory."""
 
     def __init__(self, budget: int | None, catalog: Catalog, spill: Path | None = None) -> None:
         self.budget, self._catalog = budget, catalog
@@ -246,7 +252,7 @@ class Residency:
             version.residence.lock.release()
 
     def _on_file(self, version: ModelVersion) -> bool:
-        """Whether the plan can be had again; it is written to a file if there is none."""
+        """True if the plan can be had again; it is written to a file if there is none."""
         if version.residence.path is not None or version.plan is None:
             return True
         path = self._write(version.plan)
@@ -273,13 +279,13 @@ class Residency:
         weakref.finalize(version, _unlink, path, os.getpid()).atexit = False
 
     def mapped(self, plan: Plan, *, background: bool | None) -> tuple[Plan, Path | None]:
-        """The same plan on the store's files, which all processes share, and its own file.
+        """The plan on the store's files, which all processes share, and its own file.
 
         A plan that was made here has its parameters in this process' memory. Small ones are not
         worth the files; in a store without files, or where none can be written, it stays as it is.
         """
         store = self._catalog.store
-        size = sum(item.nbytes for item in plan.resident())
+        size = sum(item.nbytes for item in plan.program.resident())
         if isinstance(store, MemoryStore) or size < MAPPED_BYTES:
             return plan, None
         with self._lock:
@@ -293,7 +299,7 @@ class Residency:
             return plan, None
 
     def _directory(self) -> Path:
-        """Where this process writes plans of this runtime: no other process uses the same names."""
+        """The folder for this runtime's plans: no other process uses its names."""
         if self._spill.process != os.getpid():
             if self._spill_in is not None:
                 self._spill_in.mkdir(parents=True, exist_ok=True)
@@ -336,7 +342,7 @@ class Residency:
         self._spill.sweep_up()
 
     def stats(self, registered: int) -> MemoryStats:
-        """What the budget made of the plans."""
+        """Figures of plans under the memory budget."""
         with self._lock:
             resident = registered if self.budget is None else len(self._residents)
             cold = self._cold.summary()

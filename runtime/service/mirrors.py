@@ -1,4 +1,4 @@
-"""Which routes machine code answers, and which shadows are asked together with their champion."""
+"""Routes that machine code answers, and shadows that are asked together with their champion."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Mirrors:
                 threading.Thread(target=join, name="pretzel-join", daemon=True).start()
 
     def state(self, name: str) -> str:
-        """How the shadow of an endpoint is asked."""
+        """The way an endpoint's shadow is asked."""
         _, found = self._known.get(name, (None, ""))
         mirror = self._shadows.mirrors.get(name)
         if mirror is not None and mirror.joined:

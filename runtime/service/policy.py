@@ -1,4 +1,4 @@
-"""Where a batch runs: by the plan's entry, inline, or by executors.
+"""The choice of where a batch runs: by the plan's entry, inline, or on executors.
 
 `Policy.choose` is the one place that is asked. What of it needs figures (inline or by executors, in
 chunks of how many rows) is decided by scheduler/policy.py, where it is written down in words; the
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from flour.data.batch import DOCUMENT, Batch, Kind
+from flour.data.batch import DOCUMENT, Batch, Form
 from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.costs import Costs
 from runtime.service.engines import CORES, Engines
@@ -33,7 +33,7 @@ NOT_HERE = "its code or its parameters are not here yet, and the caller must not
 
 
 class Way(enum.Enum):
-    """How a batch is answered."""
+    """The way a batch is answered."""
 
     ENTRY = "by the plan's entry, on the caller's thread"
     INLINE = "by the plan, on the caller's thread"
@@ -43,13 +43,13 @@ class Way(enum.Enum):
 
 
 class Choice(NamedTuple):
-    """Where a batch runs, and the policy's reasons."""
+    """The engine of a batch, and the policy's reasons."""
 
     way: Way
     decision: Decision
 
 
-_ROW = Kind.ROW
+_ROW = Form.ROW
 #: The choices that need no figures.
 BY_ENTRY = Choice(
     Way.ENTRY, Decision(Engine.INLINE, "a single row, or few, go to the plan's entry", 1)
@@ -67,7 +67,7 @@ class Policy:
         self.settings = settings or Settings()
 
     def choose(self, batch: Batch, version: ModelVersion, call: Call) -> Choice:
-        """Where a batch runs; Overloaded where it would only be refused later."""
+        """The engine of a batch; Overloaded if it would only be refused later."""
         if call is PLAIN or call is NONBLOCKING:
             entry = version.entry
             takes = entry.function is not None and (batch.kind is _ROW or entry.takes(batch))
@@ -145,7 +145,7 @@ class Policy:
     # --- without figures ---------------------------------------------------------------------
 
     def _is_over_at_once(self, batch: Batch, version: ModelVersion) -> bool:
-        """Whether the entry answers without a wait: the batch is short, and its code is there."""
+        """True if the entry answers without a wait: the batch is short, and its code is there."""
         if not version.learned.nonblocking:
             return False
         reader, data = version.reader, batch.data
@@ -154,10 +154,10 @@ class Policy:
         if reader.text and batch.rows == 1:
             return batch.characters <= DOCUMENT + SHORT_CHARACTERS
         plan = version.residence.plan
-        return not batch.has_dtype or (plan is not None and plan.is_compiled_for(data))
+        return not batch.has_dtype or (plan is not None and plan.variants.ready_for(data))
 
     def _is_undivided(self, batch: Batch, version: ModelVersion) -> bool:
-        """Whether there is nothing to decide: executors divide neither a row nor such a block."""
+        """True if there is nothing to decide: executors divide neither a row nor such a block."""
         if version.entry.function is None and not (version.shared and version.learned.inline_ok):
             return False
         return batch.single or (version.mixes_rows and self._engines.calm)
@@ -181,6 +181,6 @@ def _in_time(decision: Decision, call: Call, rows: int) -> Decision:
 
 
 def is_compiled_for(version: ModelVersion, batch: Batch) -> bool:
-    """Whether the batch can be answered without waiting for a file or a compiler."""
+    """True if the batch can be answered without waiting for a file or a compiler."""
     plan = version.plan
-    return plan is not None and plan.is_compiled_for(batch.block)
+    return plan is not None and plan.variants.ready_for(batch.block)

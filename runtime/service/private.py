@@ -161,7 +161,8 @@ def passed_on(
                 found |= hidden & _kept_names(flow)
             elif name in hidden or not hidden <= names:
                 found |= read_columns(flow)
-    return frozenset(found & _columns_alone(inputs))
+    whole = {name for name, kind in inputs.items() if isinstance(kind, Record)}
+    return frozenset(found & (column_names(inputs) - whole))
 
 
 def _kept_names(item: Node) -> frozenset[str]:
@@ -170,12 +171,6 @@ def _kept_names(item: Node) -> frozenset[str]:
     if isinstance(source.op, Source) and isinstance(kind, Record):
         return frozenset(map(str, kind.names))
     return frozenset()
-
-
-def _columns_alone(inputs: Mapping[str, Type]) -> set[str]:
-    """The columns of a program, and the inputs that have none."""
-    whole = {name for name, kind in inputs.items() if isinstance(kind, Record)}
-    return column_names(inputs) - whole
 
 
 def redacted(
@@ -213,7 +208,7 @@ def redacted(
 
 
 def plain(found: str, known: Collection[str]) -> str | None:
-    """What was found, where it is said by types, sizes and known names alone; or else its type."""
+    """The value's description if it has types, sizes and known names only, else its type."""
     if _JSON.fullmatch(found):
         return found
     names, of = {each for each in known if each[:1].isalpha()}, "outputs: "
@@ -241,7 +236,7 @@ def _masked(text: str, known: Collection[str]) -> str:
 def _kept(known: Collection[str], match: re.Match[str]) -> str:
     name = match[0].removeprefix("b").strip("'\"`.")
     if match.string[: match.start()].endswith("output "):
-        return match[0]  # whoever asks for an output has named it, see docs/74-provenance.md
+        return match[0]  # whoever asks for an output has named it, see docs/reference/provenance.md
     if not _WORD.search(name) or {*known, *_FIELDS}.issuperset(name.split(" | ")):
         return match[0]
     return {".": ".…"}.get(match[0][0], "'…'")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runtime.routing.pairs import Answers, Pair, Pairs
+from runtime.routing.pairs import Answers, Pair, PairSink
 from runtime.service.private import redacted, without
 from runtime.service.version import ModelVersion
 
@@ -12,7 +12,7 @@ from runtime.service.version import ModelVersion
 class WithoutPrivate:
     """Hands pairs on whose rows and errors have no values of private columns."""
 
-    def __init__(self, inner: Pairs | None, version: ModelVersion) -> None:
+    def __init__(self, inner: PairSink | None, version: ModelVersion) -> None:
         self._inner, self._version = inner, version
 
     def add(self, pair: Pair) -> None:

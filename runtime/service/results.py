@@ -87,7 +87,7 @@ def freeze(value: object) -> None:
 
 
 def key_of(block: object) -> Hashable | None:
-    """What equal blocks have in common and others have not; None for what is not looked at."""
+    """A key that equal blocks have in common; None for blocks that are not looked at."""
     if isinstance(block, np.ndarray):
         if block.dtype.kind not in "biuf" or len(block) > _MOST_ROWS:
             return None

@@ -38,7 +38,7 @@ class ServingRuntime(Protocol):
 
 
 class Routes(Histories):
-    """Which of its versions an endpoint answers with, and what is done beside each answer.
+    """The version that an endpoint answers with, and the work beside each answer.
 
     An endpoint whose champion answers everything stands in the table that `predict` looks its name
     up in. Any other one is found by the way that is taken where a name is not in the table, so
@@ -74,9 +74,14 @@ class Routes(Histories):
     def routed(self, name: str) -> Route | None:
         """The route of an endpoint, if there is more to it than a champion."""
         history = self._histories.get(name)
-        if history is None or history[-1].route.is_direct:
-            return None
-        return history[-1].route
+        return None if history is None or history[-1].route.is_direct else history[-1].route
+
+    def in_service(self, version: ModelVersion) -> bool:
+        """True if a version answers requests under the bare name, all or some of them."""
+        route = self.routed(version.name)
+        if route is None:
+            return self._endpoints.serves(version)
+        return version.owner in route.answering and version.name not in self._endpoints.muted
 
     @property
     def muted(self) -> Mapping[str, str]:
@@ -85,7 +90,7 @@ class Routes(Histories):
         return {name: why for name, why in muted.items() if name in self._endpoints.champions}
 
     def shadow_stats(self) -> tuple[ShadowStats, ...]:
-        """How many requests each shadow was asked, and how many were shed."""
+        """The requests that each shadow was asked, and those shed."""
         return tuple(
             replace(each, way=self.mirrors.state(each.challenger.partition("@")[0]))
             for each in self.shadows.stats()

@@ -22,12 +22,12 @@ Learn = Callable[[int, float], None]
 
 
 def range_rows(left: int, threads: int, least: int, most: int) -> int:
-    """How many of the rows that are left the next range has."""
+    """The number of rows of the next range, out of those left."""
     return min(max(left // threads, least), most, left)
 
 
 def late(done: str) -> DeadlineExceeded:
-    """What its caller is told where a call took too long, and how much of it was done."""
+    """The error of a call that took too long, with the part that was done."""
     return DeadlineExceeded(
         "the deadline passed before the call was done",
         found=done,
@@ -93,7 +93,11 @@ class SharedRun:
             except BaseException as error:  # noqa: BLE001 - it is raised in the caller
                 self._error, self._next = error, self._rows
             finally:
-                self._give_back()
+                with self._lock:
+                    self._open -= 1
+                    over = not self._open and self._next >= self._rows
+                if over:
+                    self._done.set()
 
     def _take(self) -> tuple[int, int] | None:
         with self._lock:
@@ -104,13 +108,6 @@ class SharedRun:
             self._next += size
             self._open += 1
         return start, start + size
-
-    def _give_back(self) -> None:
-        with self._lock:
-            self._open -= 1
-            over = not self._open and self._next >= self._rows
-        if over:
-            self._done.set()
 
     def close(self) -> None:
         """Let helpers go that wait for the beginning, where there will be none."""

@@ -1,4 +1,4 @@
-"""What a runtime has done, as plain data, and what it would do with a call, in words."""
+"""Figures of a runtime's work, and its decision on a call in words."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class VersionStats(NamedTuple):
     tier: int | None
     """1 where native code answers, 0 where definitions do; None for a plan that was dropped."""
     ready: bool
-    """Whether all code is there that usual calls need."""
+    """True if all code is there that usual calls need."""
     seconds_left: float
     """About how long it will take until that is compiled; 0 where it is there."""
     reserved: int
     inline_calls: int
     batch_calls: int
     row_seconds: float | None
-    """What a call of one row takes; None when none was measured yet."""
+    """Seconds of a call of one row; None before one was measured."""
     engine: str | None
     reason: str | None
-    """What was chosen for the last call that the policy was asked about, and why."""
+    """The choice for the last call that the policy was asked about, and its reason."""
     compute_seconds: float
-    """What its calls took to compute, all together: one in so many is measured."""
+    """Computing seconds of all its calls, from a sample of them."""
 
 
 class RuntimeStats(NamedTuple):
@@ -97,7 +97,7 @@ def _version_row(one: VersionStats) -> tuple[str, ...]:
 
 
 def tier_text(one: VersionStats) -> str:
-    """What answers, and how long until native code does."""
+    """The tier that answers, and the time until native code does."""
     tier = "" if one.tier is None else str(one.tier)
     return tier if one.ready else f"{tier}, compiling: {one.seconds_left:.1f} s left"
 
@@ -107,14 +107,14 @@ def _html_row(cell: str, texts: tuple[str, ...]) -> str:
 
 
 def version_stats(version: ModelVersion, costs: Costs, *, in_service: bool) -> VersionStats:
-    """What is known of one version."""
+    """Figures of one version."""
     last, plan = version.learned.decision, version.plan
     return VersionStats(
         name=version.name,
         version=version.version,
         in_service=in_service,
         resident=plan is not None,
-        tier=None if plan is None else plan.tier,
+        tier=None if plan is None else plan.code.tier,
         ready=version.ready,
         seconds_left=version.seconds_left,
         reserved=version.reserved,

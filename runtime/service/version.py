@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from flour.core.errors import check_values, is_count, is_number
 from flour.core.types import Pairs, Text, Tokens, Type
-from flour.data.batch import Batch, Kind
+from flour.data.batch import Batch, Form
 from oven import Plan
 from runtime.errors import BadRegistration
 from runtime.service.entry import RARE, UNTIMED, Counter, InlineEntry
@@ -30,7 +30,7 @@ from runtime.service.private import private_columns, spelt
 
 if TYPE_CHECKING:
     from oven.entry.array_entry import Call
-    from runtime.service.materialise import Shared
+    from runtime.service.materialise import SharedVersion
     from scheduler import Decision
 
 #: Batches that make native code touch less than this take some 20 us at most and go to the entry
@@ -48,20 +48,20 @@ _FARTHER = 4
 
 
 class Compiling(NamedTuple):
-    """How much of the code of some versions is not there yet."""
+    """The code of some versions that is still to be compiled."""
 
     versions: int
     seconds: float
 
     @classmethod
     def of(cls, versions: Iterable[ModelVersion]) -> Compiling:
-        """How many of these are not ready, and about how long it will take."""
+        """The number of these that are not ready, and about how long they will take."""
         left = [each.seconds_left for each in versions if not each.ready]
         return cls(len(left), max(left, default=0.0))
 
 
-class Counts:
-    """How many calls each engine answered."""
+class EngineCounts:
+    """The number of calls each engine answered."""
 
     __slots__ = ("batch", "inline")
 
@@ -70,7 +70,7 @@ class Counts:
 
 
 class Learned:
-    """What is known of a version's calls."""
+    """Knowledge about a version's calls."""
 
     __slots__ = (
         *("decided", "decision", "entry_work", "inline_ok", "native", "nonblocking", "row_work"),
@@ -94,7 +94,7 @@ class Learned:
 
 
 class Residence:
-    """Where the plan is: in memory, or in a file. The lock is held while it comes or goes."""
+    """The place of a plan: memory or a file. The lock is held while it comes or goes."""
 
     __slots__ = ("lock", "opened", "path", "pins", "plan", "retired")
 
@@ -112,14 +112,14 @@ class Residence:
 
 
 class Watcher(Protocol):
-    """What is shown a version's batches."""
+    """An observer of a version's batches."""
 
     def __call__(self, batch: Batch, weight: int, seconds: float) -> None:
         """See a batch that stands for `weight` like it, and how long it took, if that is known."""
 
     @property
     def rest(self) -> int:
-        """Which calls by the entry are to be looked at: see InlineEntry."""
+        """The calls by the entry to look at: see InlineEntry."""
 
     def refused(self, data: object) -> None:
         """See a batch that the entry refuses, or data that cannot be read."""
@@ -188,9 +188,9 @@ class ModelVersion:
         self.private = spelt(self.hides, self.inputs)
         #: Makes the batch of a call's data.
         self.reader = plan.reader
-        self.counts, self.learned, self.residence = Counts(), Learned(), Residence(plan)
+        self.counts, self.learned, self.residence = EngineCounts(), Learned(), Residence(plan)
         self.entry = InlineEntry(self.reader, self.outputs, self.counts.inline)
-        self.shared: Shared | None = None
+        self.shared: SharedVersion | None = None
         self.front: object | None = None
         #: Is shown all batches that take no entry or are refused by it, and some others that take
         #: it, with the calls that each stands for; None where nothing watches: see runtime.watch.
@@ -200,14 +200,14 @@ class ModelVersion:
 
     @property
     def ready(self) -> bool:
-        """Whether the usual calls compile nothing, as all their code is there."""
+        """True if the usual calls compile nothing, as all their code is there."""
         return self.settled.is_set()
 
     @property
     def seconds_left(self) -> float:
         """About how long it will take until it is ready."""
         plan = self.plan
-        return 0.0 if self.ready or plan is None else plan.seconds_left
+        return 0.0 if self.ready or plan is None else plan.code.seconds_left
 
     @property
     def plan(self) -> Plan | None:
@@ -216,7 +216,7 @@ class ModelVersion:
 
     @property
     def training(self) -> Mapping[str, Any]:
-        """What is known of the training: by the file of the plan, and by the notes."""
+        """Facts about the training, from the plan's file and from the notes."""
         plan, noted = self.plan, self.notes.get("training")
         known = plan.training() if isinstance(plan, Plan) else {}
         return {**known, **noted} if isinstance(noted, Mapping) else known
@@ -245,9 +245,9 @@ class ModelVersion:
     def _open(self, plan: Plan) -> None:
         """Open the plan's entry, and learn what the code says of itself."""
         opened = plan.entry()
-        work = plan.entry_work if isinstance(opened, BuiltinFunctionType) else None
+        work = plan.code.entry_work if isinstance(opened, BuiltinFunctionType) else None
         self.residence.opened, learned = opened, self.learned
-        learned.row_work, learned.entry_work = plan.row_work, work
+        learned.row_work, learned.entry_work = plan.code.row_work, work
         learned.native = work is not None
         learned.nonblocking = work is not None and work < INLINE_BYTES
         self.entry.inline_rows = self._least_rows()
@@ -270,7 +270,7 @@ class ModelVersion:
             self.entry.function = residence.opened = residence.plan = None
         if plan is not None:
             self.reader.nulls.learn()
-            plan.release()
+            plan.program.release()
 
     # --- learning ----------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class ModelVersion:
         if self.learned.entry_work is None:
             return
         rows = max(batch.rows, 1)
-        is_read = batch.kind is not Kind.ROWS  # making numbers of objects says nothing of arrays
+        is_read = batch.kind is not Form.ROWS  # making numbers of objects says nothing of arrays
         if is_read and self._has_columns and _FARTHER * rows >= self.entry.inline_rows:
             # A row may touch little of the plan's parameters, so what was measured counts as well.
             self.entry.inline_rows = max(self._least_rows(), _size_within(rows, seconds))
@@ -315,17 +315,17 @@ class ModelVersion:
             self.watcher.refused(data)
 
     def _least_rows(self) -> int:
-        """How many rows may take the entry, whatever time they take."""
+        """The number of rows that may take the entry, whatever time they need."""
         work = self.learned.entry_work
         return INLINE_BYTES // max(work, 1) if work is not None and self._has_columns else 0
 
     @property
     def _has_columns(self) -> bool:
-        """Whether blocks come in arrays whose rows all take about as long."""
+        """True if blocks come in arrays whose rows all take about as long."""
         return self.reader.vector or self.reader.by_column
 
     def _shares_blocks(self) -> bool:
-        """Whether blocks go by a common first part, which the entry does not know."""
+        """True if blocks go by a common first part, which the entry does not know."""
         return self.shared is not None and self.shared.group.blocks.mode != "off"
 
     def __repr__(self) -> str:

@@ -107,7 +107,7 @@ def _drawn(table: Table, rows: int, rng: np.random.Generator) -> Table:
 
 
 def _shifted(plan: Plan, usual: dict[str, Any], table: Table) -> float | None:
-    """How far the answers are from the usual ones; None if there are none."""
+    """The distance of the answers from the usual ones; None if there are none."""
     try:
         return _shift(usual, answers_of(plan, table))
     except FlourError:

@@ -17,7 +17,7 @@ import flour
 import oven
 from flour.core.errors import FlourError, ParameterError, nearest
 from flour.language.flow import Flow
-from oven import Plan
+from oven import HasPlan, Plan
 from runtime.service.private import column_names
 from runtime.watch.rows import Table, answers_of
 
@@ -130,6 +130,8 @@ def _plan_of(name: str, wanted: object, rows: Table) -> Plan:
         wanted = MADE[wanted](rows)
     if isinstance(wanted, Flow):
         wanted = oven.bake(wanted, background=True)
+    elif isinstance(wanted, HasPlan):
+        wanted = wanted.plan
     if not isinstance(wanted, Plan) or "label" not in wanted.outputs:
         raise ParameterError(
             "what finds outliers is a plan with an output `label`, -1 for an outlier",

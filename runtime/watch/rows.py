@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flour.core.errors import InputError
 from flour.core.types import Record, Type
 from flour.data.arrow_strings import CELLS, as_texts
-from flour.data.batch import Batch, Kind
+from flour.data.batch import Batch, Form
 from flour.data.coerce import coerce
 from flour.data.coerce_values import is_missing
 from oven import Plan
@@ -178,7 +178,7 @@ def taken(batch: Batch, inputs: Mapping[str, Type], places: NDArray[np.int64] | 
     """Copies of rows of a batch; those of frames and the like as the model's own columns."""
     block, rows = batch.block, batch.rows
     plain = isinstance(block, np.ndarray | list | tuple)
-    if not plain and not (isinstance(block, dict) and batch.kind is not Kind.GENERAL):
+    if not plain and not (isinstance(block, dict) and batch.kind is not Form.GENERAL):
         block, rows = coerce(inputs, block)
         if len(inputs) == 1:
             (block,) = block.values()

@@ -129,7 +129,7 @@ class SegmentCell(NamedTuple):
 
 
 def rows_in(table: Table) -> int:
-    """How many rows a table has."""
+    """The number of rows a table has."""
     return len(next(iter(table.values()), ()))
 
 

@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class NumbersSketch(NamedTuple):
     most: float | None = None
 
     @classmethod
-    def of(cls, values: NDArray[Any]) -> Self:
+    def of(cls, values: NDArray[Any]) -> NumbersSketch:
         """The sketch of a column, with as many rows in each bin as ties allow."""
         known = values[~np.isnan(values)].astype(np.float64)
         levels = np.arange(1, BINS) / BINS
@@ -53,7 +53,7 @@ class NumbersSketch(NamedTuple):
         return cls(edges, *NumbersSketch(edges, np.zeros(0, np.int64), 0).counted(values), *ends)
 
     def counted(self, values: NDArray[Any]) -> tuple[Counts, int]:
-        """How many values each bin has, and how many are missing.
+        """The number of values each bin has, and how many are missing.
 
         An edge is compared with all values at once: a vectorised comparison of 4,096 values takes a
         fraction of a nanosecond for each, and a binary search of each value some thirty.
@@ -80,7 +80,7 @@ class WordsSketch(NamedTuple):
     missing: int
 
     @classmethod
-    def of(cls, values: NDArray[Any]) -> Self:
+    def of(cls, values: NDArray[Any]) -> WordsSketch:
         """The sketch of a column."""
         codes, distinct = numbered_objects(values)
         numbers = np.bincount(codes, minlength=len(distinct)).tolist()
@@ -94,7 +94,7 @@ class WordsSketch(NamedTuple):
         return cls(top, known, counts, missing)
 
     def counted(self, values: NDArray[Any]) -> tuple[Counts, int]:
-        """How often each frequent word, another known one, and an unseen one is there."""
+        """The number of times each frequent word, another known one, and an unseen one is there."""
         codes, distinct = numbered_objects(values.astype(object, copy=False))
         found, missing = np.bincount(codes, minlength=len(distinct)).tolist(), 0
         places = {word: place for place, word in enumerate(self.top)}
@@ -128,7 +128,7 @@ class Reference:
         self.columns = dict(columns)
 
     @classmethod
-    def of(cls, table: Table) -> Self:
+    def of(cls, table: Table) -> Reference:
         """The sketches of these columns."""
         return cls(
             {
@@ -150,7 +150,7 @@ class Reference:
         return {name: _plain(each) for name, each in self.columns.items()}
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Self:
+    def from_data(cls, data: Mapping[str, Any]) -> Reference:
         """The sketches of `to_data`."""
         try:
             return cls({name: _sketch(each) for name, each in data.items()})
@@ -166,7 +166,7 @@ class Reference:
         return json.dumps(self.to_data())
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str) -> Reference:
         """The sketches of `to_json`."""
         try:
             data = json.loads(text)

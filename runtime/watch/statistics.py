@@ -1,4 +1,4 @@
-"""How far a window's counts are from the reference's: PSI, Kolmogorov-Smirnov, chi-square."""
+"""Distances of a window's counts from the reference's: PSI, Kolmogorov-Smirnov, chi-square."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Drift(NamedTuple):
     there: values that are missing count in none. It is 1 where all are."""
     chi_square: float
     p_value: float
-    """How likely such a chi-square is if both have the same shares."""
+    """The probability of such a chi-square if both have the same shares."""
     missing: float
     """The share of missing values beyond that of the reference."""
     unseen: float

@@ -12,14 +12,15 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from io import TextIOBase
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import FlourError
+from flour.core.errors import FlourError, ParameterError
 from flour.data.batch import Batch
 from objectstore import Closing
 from oven import Plan
@@ -28,8 +29,112 @@ from runtime.service.version import ModelVersion
 from runtime.watch.observers import RowQueue, attach, detach
 from runtime.watch.rows import taken
 from runtime.watch.sampling import Sampling
-from runtime.watch.sinks import sink
 from runtime.watch.steps import step_plan
+
+#: Columns that become series of metrics, and texts that are told apart.
+_SERIES = 100
+
+
+class Sink(Protocol):
+    """Takes blocks of values, a row each."""
+
+    def __call__(self, values: Any) -> object:
+        """Take a block."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class _FunctionSink:
+    """A function of the caller's, which has no end."""
+
+    def __init__(self, call: Callable[[Any], object]) -> None:
+        self._call = call
+
+    def __call__(self, values: Any) -> None:
+        self._call(values)
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+def sink(to: object, names: dict[str, str]) -> Sink:
+    """The sink that `to` of a tap stands for; `names` are the model's and the step's."""
+    if to == "opentelemetry":
+        return _ColumnMetrics(names)
+    if isinstance(to, str | Path):
+        path = Path(to)
+        if path.suffix not in {".parquet", ".arrows"}:
+            raise ParameterError(
+                "a tap writes files of Parquet, and streams of Arrow",
+                found=path.name,
+                hint="values.parquet or values.arrows",
+            )
+        return _arrow(Path(to), parquet=path.suffix == ".parquet")
+    if callable(to):
+        return _FunctionSink(to)
+    if hasattr(to, "write") and not isinstance(to, TextIOBase):
+        return _arrow(to, parquet=False)  # type: ignore[arg-type]  # it is written to
+    raise ParameterError(
+        "a tap cannot put values there",
+        found=repr(to)[:80],
+        hint='a function, "values.parquet", "values.arrows", a binary file, or "opentelemetry"',
+    )
+
+
+def _arrow(to: Path | BinaryIO, *, parquet: bool) -> Sink:
+    from runtime.watch.arrow_sink import ArrowSink
+
+    return ArrowSink(to, parquet=parquet)
+
+
+class _ColumnMetrics:
+    """The mean, least and most of each column of a block, or the counts of texts.
+
+    They are gauges: histograms of OpenTelemetry take no numbers below zero.
+    """
+
+    def __init__(self, names: dict[str, str]) -> None:
+        try:
+            from opentelemetry import metrics
+        except ModuleNotFoundError as problem:
+            raise ParameterError(
+                "this tap needs OpenTelemetry",
+                found=f"no {problem.name}",
+                hint="pip install 'pretzel-runtime[trace]'",
+            ) from None
+        meter = metrics.get_meter("pretzel")
+        self._gauges = [
+            (meter.create_gauge(f"pretzel.tap.{said}"), made)
+            for said, made in (("mean", np.mean), ("least", np.min), ("most", np.max))
+        ]
+        self._texts = meter.create_counter("pretzel.tap.texts", description="texts of a step")
+        self._names, self._known = names, set[str]()
+
+    def __call__(self, values: Any) -> None:
+        """Say what the columns are like, or count each text."""
+        if hasattr(values, "toarray"):
+            values = values.toarray()
+        block = np.asarray(values)
+        if block.dtype.kind in "biuf":
+            self._say(block.reshape(len(block), -1).astype(np.float64))
+            return
+        for text in map(str, block.reshape(-1)):
+            if len(self._known) < _SERIES:
+                self._known.add(text)
+            named = text if text in self._known else "(other)"
+            self._texts.add(1, {**self._names, "text": named})
+
+    def _say(self, block: NDArray[np.float64]) -> None:
+        for place, column in enumerate(block.T[:_SERIES]):
+            names: dict[str, Any] = {**self._names, "column": place}
+            finite = column[np.isfinite(column)]
+            for gauge, made in self._gauges if len(finite) else ():
+                gauge.set(float(made(finite)), names)
+
+    def close(self) -> None:
+        """Nothing is left: the provider's reader has it."""
+
 
 log = logging.getLogger("pretzel.watch")
 

@@ -356,18 +356,15 @@ class Watch(Closing):
         if self.segments is not None:
             self.segments.add(table, scores, answers.get("label"), weight, seconds, latency)
         if scores is not None and self.detectors:
-            self._detect(scores.tolist())
-
-    def _detect(self, scores: list[float]) -> None:
-        """Show scores to the detectors; alarms in one block have the same causes."""
-        found = []
-        for score in scores:
-            self.scores += 1
-            alarming = [each for each in self.detectors if each.update(score)]
-            found += [(type(each).__name__, self.scores) for each in alarming]
-        if found:
-            why = tuple(self.causes())
-            self.alarms += [Alarm(*each, why) for each in found]
+            # Show scores to the detectors; alarms in one block have the same causes.
+            found = []
+            for score in scores.tolist():
+                self.scores += 1
+                alarming = [each for each in self.detectors if each.update(score)]
+                found += [(type(each).__name__, self.scores) for each in alarming]
+            if found:
+                why = tuple(self.causes())
+                self.alarms += [Alarm(*each, why) for each in found]
 
     def fold(self) -> None:
         """Count what has come so far, which the background does five times a second."""

@@ -15,11 +15,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from flour.core.errors import FlourError
 from runtime.rollout import REPORTERS, STEP_SECONDS, judged
-from runtime.routing.comparison import Compared
+from runtime.routing.comparison import ComparisonCounts
 from runtime.service.following import Claim, Judged, Report, is_late
 from runtime.workers.desired import NOTHING
 from runtime.workers.routes import FleetRoutes
@@ -56,16 +56,16 @@ class FleetExperiments(FleetRoutes):
         self.on_rollout: Callable[[str, Mapping[str, Any]], object] | None = None
         self.lost: Callable[[str], str] = lambda _address: ""
         #: By endpoint what each worker has compared, with those that have ended.
-        self._compared: dict[str, dict[str, Compared]] = {}
+        self._compared: dict[str, dict[str, ComparisonCounts]] = {}
         self._comparing = Lock()
 
     @property
-    def routes(self) -> Self:
+    def routes(self) -> FleetExperiments:
         """The routes that the steps of a rollout change."""
         return self
 
     @property
-    def experiments(self) -> Self:
+    def experiments(self) -> FleetExperiments:
         """The rollouts of these endpoints."""
         return self
 
@@ -149,13 +149,13 @@ class FleetExperiments(FleetRoutes):
         for each in list(self.rollouts.values()):
             each.end()
 
-    def compare(self, name: str) -> Compared:
-        """How a shadow's answers differ from its champion's in all workers, from now on."""
+    def compare(self, name: str) -> ComparisonCounts:
+        """Differences of a shadow's answers from its champion's in all workers, from now on."""
         self.champion(name)
         if not self._named(name).compared:
             self._change(name, lambda now: replace(now, compared=True) if now.versions else now)
-        told = list(map(Compared.of_json, self._asked("compared", name, COMPARE_SECONDS)))
-        found = Compared()
+        told = list(map(ComparisonCounts.of_json, self._asked("compared", name, COMPARE_SECONDS)))
+        found = ComparisonCounts()
         with self._comparing:
             known = self._compared.setdefault(name, {})
             for each in told:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
 from contextlib import contextmanager
 from typing import Any
 
@@ -71,7 +72,7 @@ def told_to_clients() -> Iterator[None]:
         yield
     except ChannelClosed:
         raise HttpError("the server is shutting down", 503) from None
-    except TimeoutError:
+    except (TimeoutError, futures.TimeoutError, asyncio.TimeoutError):  # three in Python 3.10
         raise HttpError("the process above this one does not answer", 503) from None
     except RemoteError as problem:
         status = _STATUS.get(problem.kind, 500)
@@ -103,12 +104,12 @@ class WorkerPeers:
             raise FlourError("there is no provider of this snapshot", found=kind)
         return provider()
 
-    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
+    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:
         """The snapshots of the other workers by number; late or ended workers are left out."""
         asked = self._channel.ask("snapshot", {"kind": kind, "seconds": timeout})
         try:
             answers = await asyncio.wait_for(asyncio.wrap_future(asked), timeout + _MARGIN)
-        except (TimeoutError, FlourError):
+        except (TimeoutError, asyncio.TimeoutError, FlourError):
             return {}
         return {int(number): data for number, data in answers.items()}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import signal
@@ -18,7 +17,7 @@ from shutil import rmtree
 from typing import Any
 
 from flour.core.errors import FlourError
-from objectstore import FileStore
+from objectstore import FileStore, system
 from runtime.http.server import Server
 from runtime.http.wire.loop_fairness import keep_what_is_here, lock_shared
 from runtime.repository.staging_locks import WORKERS
@@ -111,6 +110,8 @@ class Worker:
                 return getattr(self._runtime.experiments, kind)(**body)
             case "compared" if self._runtime is not None:
                 return self._compared(self._runtime, body)
+            case "reload" if self._server is not None:
+                threading.Thread(target=self._server.reload, daemon=True).start()
             case "index":
                 self._mirror.show(body)
             case "stop":
@@ -246,11 +247,11 @@ class Private:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._lock = os.open(directory / WORKERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_SH)
+        self._lock = os.open(directory / WORKERS, os.O_RDWR | os.O_CREAT, 0o600)
+        system.lock(self._lock, shared=True)
 
     def tidy(self) -> None:
         """Remove the directory, if no other process uses it."""
         with suppress(OSError):
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(self._lock, wait=False)
             rmtree(self._directory, ignore_errors=True)

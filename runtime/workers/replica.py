@@ -13,7 +13,7 @@ from flour.language.graph_file import is_graph_file
 from objectstore import Explained
 from runtime.errors import InUse, NotInStep, Rejected, UnknownEndpoint
 from runtime.repository.listing import reason_of, without_directories
-from runtime.rollout import Tally
+from runtime.rollout import OutcomeCounts
 from runtime.routing.written import EDITED, from_data, from_toml
 from runtime.runtime import Runtime
 from runtime.workers.desired import NOTHING, Name, Version
@@ -119,7 +119,7 @@ class ChangeFollower:
     def _count(self, name: str, wanted: Name) -> None:
         """Count for the supervisor what it wants to know of an endpoint's requests."""
         try:
-            self._runtime.experiments.count(name, wanted.counted, Tally)
+            self._runtime.experiments.count(name, wanted.counted, OutcomeCounts)
             if wanted.compared:
                 self._runtime.experiments.compare(name)
         except Explained:

@@ -14,14 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 from flour.core.errors import FlourError
+from objectstore import system
 from runtime.errors import NoWorker
 from runtime.http.assembly import check
-from runtime.http.server import listen, url_of
-from runtime.http.wire.interfaces import Repository
+from runtime.http.server import ServerError, listen, url_of
+from runtime.http.wire.interfaces import ModelRepository
 from runtime.http.wire.settings import ServerSettings
+from runtime.http.wire.unix_socket import PREFIX, address_of, remove_file
 from runtime.rollout import STEP_SECONDS
 from runtime.service.version import Compiling
 from runtime.workers.channel import Channel
@@ -46,7 +48,7 @@ class Supervisor:
         self,
         count: int,
         fleet: Fleet,
-        folder: Repository,
+        folder: ModelRepository,
         options: WorkerOptions | None = None,
         *,
         on_event: Callable[[WorkerEvent], object] | None = None,
@@ -68,12 +70,13 @@ class Supervisor:
     @property
     def port(self) -> int:
         """The port that is served."""
-        return int(self._listeners[0].getsockname()[1]) if self._listeners else 0
+        return address_of(self._listeners[0])[1] if self._listeners else 0
 
     @property
     def url(self) -> str:
         """The address for clients."""
-        return url_of(self.options.settings.host, self.port)
+        settings = self.options.settings
+        return url_of(settings.host, self.port, tls=bool(settings.tls_cert))
 
     def processes(self) -> tuple[int, ...]:
         """The process ids of the workers that take requests."""
@@ -85,7 +88,7 @@ class Supervisor:
 
     # --- running -----------------------------------------------------------------------------
 
-    def start(self) -> Self:
+    def start(self) -> Supervisor:
         """Listen, start the workers, and wait until all of them take requests."""
         settings = self.options.settings
         check(settings)  # errors are raised here, once
@@ -159,6 +162,12 @@ class Supervisor:
         with self._showing:  # so that an older index never arrives after a newer one
             self.fleet.show(self.folder.index())
 
+    def reload(self) -> None:
+        """Have the workers read the files of TLS again."""
+        for slot in self._slots:
+            if slot.ready.is_set() and slot.channel is not None:
+                slot.channel.ask("reload")
+
     def stop(self) -> None:
         """Let all workers finish their requests and end; no process is left behind."""
         if self._stopped:
@@ -173,10 +182,11 @@ class Supervisor:
         end = time.monotonic() + settings.drain_delay + settings.drain_seconds + _END_SECONDS
         for slot in self._slots:
             slot.join(max(0.0, end - time.monotonic()))
+        remove_file(settings.host)
         self.fleet.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Supervisor:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -212,7 +222,7 @@ class Supervisor:
         return self._all_asked(others, "snapshot", kind, seconds)
 
     def compiling(self) -> Compiling | None:
-        """How much code is not there yet, in the worker that has most to compile.
+        """The code still to compile, in the worker with the most of it.
 
         None where no worker says it in time.
         """
@@ -243,7 +253,12 @@ class Supervisor:
 
 
 def listen_often(settings: ServerSettings, count: int) -> list[socket.socket]:
-    """`count` sockets on one port; the system distributes connections among them."""
+    """`count` sockets on one port, or one path; the system distributes connections among them."""
+    if not system.HANDS_ON:
+        raise ServerError("workers need sockets that a process hands on", hint="serve with one")
+    if settings.host.startswith(PREFIX) or not system.SHARED_PORTS:
+        first = listen(settings)
+        return [first, *(first.dup() for _ in range(count - 1))]
     if settings.port and not settings.reuse_port:
         listen(settings).close()  # otherwise another server with a shared port would go unnoticed
     sockets = [listen(replace(settings, reuse_port=True))]

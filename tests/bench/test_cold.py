@@ -91,7 +91,7 @@ def test_a_python_that_is_not_there_is_named(
     monkeypatch.setattr(pythons, "_in_turns", lambda *_: ({}, {}))
     said = [str(line) for line in pythons.measured()]
     assert len(said) == len(pythons.OTHERS)
-    assert all("scripts/test-pythons" in line for line in said)
+    assert all("scripts/test-environments" in line for line in said)
 
 
 def test_who_takes_part_in_what() -> None:

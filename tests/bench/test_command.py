@@ -12,10 +12,9 @@ import pytest
 from bench import __main__ as command
 from bench import compare, experiments, machine, results
 from bench.clock import Clock, Needs
-from bench.progress import Progress
 from bench.report.figures import Figures
 from bench.servers import SERVERS
-from bench.session import Plan, about
+from bench.session import Plan, Progress, about
 
 
 @pytest.mark.apart
@@ -71,7 +70,7 @@ def test_options() -> None:
         ("gbt", 50, 0.1, 3),
     ]
     assert plan.rounds == 2
-    assert len(plan.contestants) == 14
+    assert len(plan.contestants) == 15
     assert {"pretzel", "sklearn", "onnxruntime"} <= set(asked("quick").contestants)
     assert {each.name for each in asked("quick").specs} == {"sa", "ac", "tab", "lin", "gbt"}
 

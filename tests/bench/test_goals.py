@@ -85,13 +85,10 @@ def test_latency_is_held_to_all_calls_and_to_the_means_of_pipelines() -> None:
 @pytest.mark.parametrize(("waits", "verdict"), [(0.6, "met"), (1.5, "**missed**")])
 def test_the_wait_of_sixteen_connections(waits: float, verdict: str) -> None:
     known = (
-        Record("end_to_end", "lin", "pretzel", "p99", each, "ms", x) for each, x in _waits(waits)
+        Record("end_to_end", "lin", "pretzel", "p99", each, "ms", x)
+        for each, x in [(5.0, 1.0), (waits, 16.0)]
     )
     assert measured(*known)["p99 of 16 connections"][-1] == verdict
-
-
-def _waits(sixteen: float) -> list[tuple[float, float]]:
-    return [(5.0, 1.0), (sixteen, 16.0)]
 
 
 def test_the_peak_is_the_run_s_own() -> None:

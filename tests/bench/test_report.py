@@ -14,7 +14,7 @@ from bench import results
 from bench.histogram import Histogram
 from bench.report import (
     PERFORMANCE,
-    README,
+    SUMMARY,
     html,
     markdown,
     micro,
@@ -318,7 +318,7 @@ def test_written_runs_are_read_back(tmp_path: Path) -> None:
 
 
 def test_the_documents_have_a_place_for_it() -> None:
-    for page in (README, PERFORMANCE):
+    for page in (SUMMARY, PERFORMANCE):
         assert page.read_text(encoding="utf-8").count(markdown.BEGIN) == 1
         assert page.read_text(encoding="utf-8").count(markdown.END) == 1
     text = markdown.short(Figures(run()))
@@ -346,7 +346,7 @@ def test_a_row_says_on_which_workloads_it_was_measured() -> None:
     assert "| ort | LIN |" in text
 
 
-def test_the_readme_has_a_column_for_processors_without_avx512() -> None:
+def test_the_summary_has_a_column_for_processors_without_avx512() -> None:
     lesser = [
         replace(each, contestant="pretzel_v3", value=2 * (each.value or 0.0))
         for each in records()
@@ -367,22 +367,23 @@ def test_documents_take_a_run_twice_as_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On copies, and only between their marks."""
-    pages = [tmp_path / README.name, tmp_path / PERFORMANCE.name]
-    for page, source in zip(pages, (README, PERFORMANCE), strict=True):
+    (tmp_path / "docs").mkdir()
+    pages = [tmp_path / SUMMARY.name, tmp_path / "docs" / PERFORMANCE.name]
+    for page, source in zip(pages, (SUMMARY, PERFORMANCE), strict=True):
         page.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     before = [page.read_text(encoding="utf-8") for page in pages]
-    monkeypatch.setattr("bench.report.README", pages[0])
+    monkeypatch.setattr("bench.report.SUMMARY", pages[0])
     monkeypatch.setattr("bench.report.PERFORMANCE", pages[1])
     path = tmp_path / "one.jsonl"
     made = results.Run(path, ABOUT)
     for each in records():
         made.add(each)
     made.close()
-    assert set(pages) <= set(write([path], readme=True))
-    charts = tmp_path / markdown.CHARTS
+    assert set(pages) <= set(write([path], docs=True))
+    charts = tmp_path / "docs" / markdown.CHARTS
     assert not list(charts.glob("*.svg")), "those of one workload but SA and AC stay out"
     once = [page.read_text(encoding="utf-8") for page in pages]
-    write([path], readme=True)
+    write([path], docs=True)
     assert [page.read_text(encoding="utf-8") for page in pages] == once
     for old, new in zip(before, once, strict=True):
         assert re.search(r"\| scikit-learn \| (all \| )?500x \|", new)
@@ -393,20 +394,22 @@ def test_documents_take_a_run_twice_as_once(
 def test_documents_show_the_charts_they_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (README.name, PERFORMANCE.name):
-        (tmp_path / name).write_text(f"{markdown.BEGIN}{markdown.END}", encoding="utf-8")
-    monkeypatch.setattr("bench.report.README", tmp_path / README.name)
-    monkeypatch.setattr("bench.report.PERFORMANCE", tmp_path / PERFORMANCE.name)
-    (tmp_path / markdown.CHARTS).mkdir()
-    (tmp_path / markdown.CHARTS / "memory-old.svg").touch()
+    (tmp_path / "docs").mkdir()
+    summary, page = tmp_path / SUMMARY.name, tmp_path / "docs" / PERFORMANCE.name
+    for each in (summary, page):
+        each.write_text(f"{markdown.BEGIN}{markdown.END}", encoding="utf-8")
+    monkeypatch.setattr("bench.report.SUMMARY", summary)
+    monkeypatch.setattr("bench.report.PERFORMANCE", page)
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "charts" / "memory-old.svg").touch()
     made = results.Run(tmp_path / "one.jsonl", ABOUT)
     for count in (1.0, 250.0):
         for metric in ("pss", "added"):
             made.add(Record("memory", "sa", "pretzel", metric, 60.0 + count, "MiB", count))
     made.close()
-    write([made.path], readme=True)
-    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (tmp_path / PERFORMANCE.name).read_text("utf-8"))
-    assert shown == ["charts/memory-sa.svg"]
+    write([made.path], docs=True)
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", page.read_text("utf-8"))
+    assert shown == ["../charts/memory-sa.svg"]
     assert [each.name for each in (tmp_path / "charts").iterdir()] == ["memory-sa.svg"]
 
 

@@ -34,17 +34,16 @@ class Fake(Contestant):
             raise Unsupported("no second one")
 
     def load(self, pipeline: Pipeline, saved: Saved) -> Model:
-        answers = {row.tobytes(): each for row, each in _known(pipeline, saved)}
+        answers = {
+            row.tobytes(): each
+            for row, each in zip(saved.inputs.data, pipeline.expected(), strict=False)
+        }
 
         def call(rows: Any) -> Any:
             time.sleep(self.seconds)
             return np.array([answers.get(row.tobytes(), 0.0) for row in rows]) + self.off
 
         return Model(call, call, number_row, number_block, np.asarray, lambda raw: float(raw[0]))
-
-
-def _known(pipeline: Pipeline, saved: Saved) -> Any:
-    return zip(saved.inputs.data, pipeline.expected(), strict=False)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""docs/adding-an-importer.md, done for real in a copy of the tree."""
+"""docs/contributing/adding-an-importer.md, done for real in a copy of the tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.tree_copy import blocks, copied, insert, put, run
 
 pytestmark = pytest.mark.once
 
-MODULE, ROW = blocks("adding-an-importer.md")
+MODULE, ROW = blocks("contributing/adding-an-importer.md")
 
 USE = """
 import sys
@@ -41,8 +41,7 @@ def test_one_module_and_one_row_are_enough(tmp_path: Path) -> None:
     put(tmp_path, "rows.csv", "a,b\n2,1\n0,0\n")
     file, rows, plan = models / "credit.scorecard", tmp_path / "rows.csv", tmp_path / "c.pretzel"
     said = run(
-        tree,
-        *("-m", "runtime", "import", str(file), "--output", str(plan), "--verify", str(rows)),
+        tree, *("-m", "runtime", "import", str(file), "--output", str(plan), "--verify", str(rows))
     )
     assert "2 rows" in said
     assert "scorecard" in run(tree, "-m", "runtime", "ls", str(models))

@@ -1,4 +1,4 @@
-"""docs/adding-an-operator.md, done for real in a copy of the tree."""
+"""docs/contributing/adding-an-operator.md, done for real in a copy of the tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.tree_copy import blocks, copied, insert, put, run, run_tests
 
 pytestmark = [pytest.mark.once, pytest.mark.apart]
 
-FILE, ROW = blocks("adding-an-operator.md")
+FILE, ROW = blocks("contributing/adding-an-operator.md")
 
 SHOP = '''
 """The shop's own estimator."""
@@ -36,7 +36,7 @@ from sklearn.linear_model import Ridge
 X = np.random.default_rng(0).normal(size=(30, 3))
 model = make_pipeline(shop.Squash(), Ridge()).fit(X, X[:, 0])
 plan = oven.bake(flour.from_sklearn(model))
-assert all(stage.native for stage in plan.stages)
+assert all(stage.native for stage in plan.program.stages)
 np.testing.assert_allclose(plan.run(X)["value"], model.predict(X), rtol=1e-12)
 assert flour.show(flour.vector("x", 3).softsign()).count("Softsign") == 1
 """
@@ -67,8 +67,9 @@ def test_one_file_and_one_row_are_enough(tree: Path) -> None:
     add(tree, FILE)
     put(tree, "shop.py", SHOP)
 
-    assert "flour/language/fluent" in run(tree, "scripts/generate.py", "docs/12-operators.md")
-    assert "`Softsign()`" in (tree / "docs" / "12-operators.md").read_text(encoding="utf-8")
+    page = "docs/reference/operators.md"
+    assert "flour/language/fluent" in run(tree, "scripts/generate.py", page)
+    assert "`Softsign()`" in (tree / page).read_text(encoding="utf-8")
     tests = ("tests/flour/test_cases.py", "tests/oven/test_cases.py")
     assert run_tests(tree, "-k", "Softsign", *tests) >= 4
     run(tree, "-c", USE)

@@ -23,16 +23,7 @@ from flour.data.frame_reader import FrameReader
 from flour.language.flow import Flow, source
 from oven.plans.string_views import VIEWS
 
-WORDS = [
-    "Graz",
-    "",
-    "just 12 long",
-    "a much longer name than that",
-    "Łódź",
-    "🥨",
-    "\x00z",
-    None,
-]
+WORDS = ["Graz", "", "just 12 long", "a much longer name than that", "Łódź", "🥨", "\x00z", None]
 Values = list[str | None]
 
 
@@ -158,10 +149,10 @@ def test_frames_answer_as_arrays_of_strings(library: str, missing: str) -> None:
     assert all(column.dtype is CELLS for column in found.values())
     want = plan.flow.reference(table)["output"]
     np.testing.assert_allclose(plan.run(made)["output"], want)
-    native = plan.column_entry({}, lambda _: pytest.fail("handed on"))
+    native = plan.code.column_entry({}, lambda _: pytest.fail("handed on"))
     assert native is not None
     np.testing.assert_allclose(native(found)[0], want)
-    assert plan.pack_rows(found) is not None
+    assert plan.code.pack_rows(found) is not None
     if missing:
         table[missing][7] = None
         made = FRAMES[library](pd.DataFrame(table, dtype=object))

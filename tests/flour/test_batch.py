@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
-from flour.data.batch import DOCUMENT, Batch, Kind, read_batch
+from flour.data.batch import DOCUMENT, Batch, Form, read_batch
 
 VECTOR: dict[str, Type] = {"x": Vector(2)}
 RECORD: dict[str, Type] = {"row": Record((("a", Scalar("float64")), ("b", Category("string"))))}
@@ -19,53 +19,53 @@ MIXED: dict[str, Type] = {"x": Vector(2), "w": Scalar("float64")}
 ROW, BLOCK = np.ones(2), np.ones((3, 2))
 COLUMNS = {"a": np.ones(3), "b": np.array(["x"] * 3, object)}
 
-CASES: dict[str, tuple[dict[str, Type], object, Kind, int, bool]] = {
-    "vector": (VECTOR, ROW, Kind.ROW, 1, True),
-    "list": (VECTOR, [1.0, 2], Kind.ROW, 1, True),
-    "tuple with a hole": (VECTOR, (None, 2.0), Kind.ROW, 1, True),
-    "numpy's numbers": (VECTOR, [np.float16(1), 2], Kind.ROW, 1, True),
-    "list that is no row": (VECTOR, [1.0, [2.0]], Kind.GENERAL, 2, False),
-    "named row": (VECTOR, {"x": ROW}, Kind.ROW, 1, True),
-    "block": (VECTOR, BLOCK, Kind.ARRAYS, 3, False),
-    "named block": (VECTOR, {"x": BLOCK}, Kind.ARRAYS, 3, False),
-    "no rows": (VECTOR, BLOCK[:0], Kind.ARRAYS, 0, False),
-    "lists": (VECTOR, BLOCK.tolist(), Kind.ARRAYS, 3, False),
-    "lists of other lengths": (VECTOR, [[1.0, 2.0], [1.0]], Kind.GENERAL, 2, False),
-    "lists that are too long": (VECTOR, [[1.0, 2.0, 3.0]], Kind.GENERAL, 1, False),
-    "lists of objects": (VECTOR, [[1.0, None]], Kind.GENERAL, 1, False),
-    "empty list": (VECTOR, [], Kind.GENERAL, 0, False),
-    "number": (VECTOR, 1.0, Kind.GENERAL, 0, False),
-    "three dimensions": (VECTOR, np.ones((4, 2, 2)), Kind.GENERAL, 4, False),
-    "frame": (VECTOR, pd.DataFrame(BLOCK), Kind.ARRAYS, 3, False),
-    "frame of objects": (VECTOR, pd.DataFrame(BLOCK.astype(object)), Kind.GENERAL, 3, False),
-    "frame of columns": (RECORD, pd.DataFrame(COLUMNS), Kind.ARRAYS, 3, False),
-    "frame with more": (RECORD, pd.DataFrame({**COLUMNS, "c": 1}), Kind.ARRAYS, 3, False),
-    "dict row": (RECORD, {"b": "x", "a": 1}, Kind.ROW, 1, True),
-    "row by position": (RECORD, [1, "x"], Kind.ROW, 1, True),
-    "dict row with more": (RECORD, {"b": "x", "a": 1, "c": 2}, Kind.ROW, 1, True),
-    "columns": (RECORD, COLUMNS, Kind.ARRAYS, 3, False),
-    "columns as lists": (RECORD, {"a": [1, 2], "b": ["x", "y"]}, Kind.ROWS, 2, False),
-    "a value and a column": (RECORD, {"a": 1, "b": ["x"]}, Kind.GENERAL, 0, False),
-    "dicts": (RECORD, [{"a": 1, "b": "x"}], Kind.ROWS, 1, False),
-    "lists by position": (RECORD, [[1, "x"], [2, "y"]], Kind.ROWS, 2, False),
-    "structured row": (RECORD, np.ones(3, [("a", float), ("b", float)]), Kind.GENERAL, 3, False),
-    "document": (TEXT, "word", Kind.DOCUMENT, 1, True),
-    "bytes": (TEXT, b"word", Kind.DOCUMENT, 1, True),
-    "named document": (TEXT, {"t": "word"}, Kind.DOCUMENT, 1, True),
-    "documents": (TEXT, ["word", "word"], Kind.DOCUMENTS, 2, False),
-    "array of documents": (TEXT, np.array(["a", "b"]), Kind.GENERAL, 2, False),
-    "objects of documents": (TEXT, np.array(["a", "b"], object), Kind.DOCUMENTS, 2, False),
-    "several inputs' values": (VALUES, {"a": 1.0, "b": "x"}, Kind.ROW, 1, True),
-    "several inputs' columns": (VALUES, COLUMNS, Kind.ARRAYS, 3, False),
-    "several inputs, a row": (MIXED, {"x": ROW, "w": 1.0}, Kind.GENERAL, 1, True),
-    "several inputs, a block": (MIXED, {"x": BLOCK, "w": np.ones(3)}, Kind.ARRAYS, 3, False),
-    "several inputs, one missing": (MIXED, {"x": [ROW]}, Kind.GENERAL, 1, False),
-    "scalar": ({"s": Scalar("float64")}, {"s": 1.0}, Kind.GENERAL, 1, True),
-    "scalars": ({"s": Scalar("float64")}, ROW, Kind.GENERAL, 2, False),
-    "pairs": ({"p": Pairs()}, {"city": "Rome"}, Kind.GENERAL, 1, True),
-    "tokens": ({"w": Tokens()}, ["a", "b"], Kind.GENERAL, 1, True),
-    "tokens of two rows": ({"w": Tokens()}, [["a"], ["b"]], Kind.GENERAL, 2, False),
-    "whole": ({"v": Whole("tensor(float)")}, ROW, Kind.GENERAL, 2, False),
+CASES: dict[str, tuple[dict[str, Type], object, Form, int, bool]] = {
+    "vector": (VECTOR, ROW, Form.ROW, 1, True),
+    "list": (VECTOR, [1.0, 2], Form.ROW, 1, True),
+    "tuple with a hole": (VECTOR, (None, 2.0), Form.ROW, 1, True),
+    "numpy's numbers": (VECTOR, [np.float16(1), 2], Form.ROW, 1, True),
+    "list that is no row": (VECTOR, [1.0, [2.0]], Form.GENERAL, 2, False),
+    "named row": (VECTOR, {"x": ROW}, Form.ROW, 1, True),
+    "block": (VECTOR, BLOCK, Form.ARRAYS, 3, False),
+    "named block": (VECTOR, {"x": BLOCK}, Form.ARRAYS, 3, False),
+    "no rows": (VECTOR, BLOCK[:0], Form.ARRAYS, 0, False),
+    "lists": (VECTOR, BLOCK.tolist(), Form.ARRAYS, 3, False),
+    "lists of other lengths": (VECTOR, [[1.0, 2.0], [1.0]], Form.GENERAL, 2, False),
+    "lists that are too long": (VECTOR, [[1.0, 2.0, 3.0]], Form.GENERAL, 1, False),
+    "lists of objects": (VECTOR, [[1.0, None]], Form.GENERAL, 1, False),
+    "empty list": (VECTOR, [], Form.GENERAL, 0, False),
+    "number": (VECTOR, 1.0, Form.GENERAL, 0, False),
+    "three dimensions": (VECTOR, np.ones((4, 2, 2)), Form.GENERAL, 4, False),
+    "frame": (VECTOR, pd.DataFrame(BLOCK), Form.ARRAYS, 3, False),
+    "frame of objects": (VECTOR, pd.DataFrame(BLOCK.astype(object)), Form.GENERAL, 3, False),
+    "frame of columns": (RECORD, pd.DataFrame(COLUMNS), Form.ARRAYS, 3, False),
+    "frame with more": (RECORD, pd.DataFrame({**COLUMNS, "c": 1}), Form.ARRAYS, 3, False),
+    "dict row": (RECORD, {"b": "x", "a": 1}, Form.ROW, 1, True),
+    "row by position": (RECORD, [1, "x"], Form.ROW, 1, True),
+    "dict row with more": (RECORD, {"b": "x", "a": 1, "c": 2}, Form.ROW, 1, True),
+    "columns": (RECORD, COLUMNS, Form.ARRAYS, 3, False),
+    "columns as lists": (RECORD, {"a": [1, 2], "b": ["x", "y"]}, Form.ROWS, 2, False),
+    "a value and a column": (RECORD, {"a": 1, "b": ["x"]}, Form.GENERAL, 0, False),
+    "dicts": (RECORD, [{"a": 1, "b": "x"}], Form.ROWS, 1, False),
+    "lists by position": (RECORD, [[1, "x"], [2, "y"]], Form.ROWS, 2, False),
+    "structured row": (RECORD, np.ones(3, [("a", float), ("b", float)]), Form.GENERAL, 3, False),
+    "document": (TEXT, "word", Form.DOCUMENT, 1, True),
+    "bytes": (TEXT, b"word", Form.DOCUMENT, 1, True),
+    "named document": (TEXT, {"t": "word"}, Form.DOCUMENT, 1, True),
+    "documents": (TEXT, ["word", "word"], Form.DOCUMENTS, 2, False),
+    "array of documents": (TEXT, np.array(["a", "b"]), Form.GENERAL, 2, False),
+    "objects of documents": (TEXT, np.array(["a", "b"], object), Form.DOCUMENTS, 2, False),
+    "several inputs' values": (VALUES, {"a": 1.0, "b": "x"}, Form.ROW, 1, True),
+    "several inputs' columns": (VALUES, COLUMNS, Form.ARRAYS, 3, False),
+    "several inputs, a row": (MIXED, {"x": ROW, "w": 1.0}, Form.GENERAL, 1, True),
+    "several inputs, a block": (MIXED, {"x": BLOCK, "w": np.ones(3)}, Form.ARRAYS, 3, False),
+    "several inputs, one missing": (MIXED, {"x": [ROW]}, Form.GENERAL, 1, False),
+    "scalar": ({"s": Scalar("float64")}, {"s": 1.0}, Form.GENERAL, 1, True),
+    "scalars": ({"s": Scalar("float64")}, ROW, Form.GENERAL, 2, False),
+    "pairs": ({"p": Pairs()}, {"city": "Rome"}, Form.GENERAL, 1, True),
+    "tokens": ({"w": Tokens()}, ["a", "b"], Form.GENERAL, 1, True),
+    "tokens of two rows": ({"w": Tokens()}, [["a"], ["b"]], Form.GENERAL, 2, False),
+    "whole": ({"v": Whole("tensor(float)")}, ROW, Form.GENERAL, 2, False),
 }
 
 
@@ -91,7 +91,7 @@ def test_the_form_of_a_batch(case: str) -> None:
 def test_a_row_as_a_block_of_one(inputs: dict[str, Type], row: Any, block: Any) -> None:
     batch = read_batch(inputs, row)
     assert batch.block == block
-    assert batch.as_block == Batch(Kind.GENERAL, block, 1, single=False)
+    assert batch.as_block == Batch(Form.GENERAL, block, 1, single=False)
     np.testing.assert_equal(read_batch(inputs, block).block, block)
 
 

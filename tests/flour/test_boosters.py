@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,21 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost as xgb
+from sklearn.ensemble import VotingClassifier
+from sklearn.linear_model import LogisticRegression
 
 import flour
 import oven
-from flour.boosters.lightgbm import from_lightgbm, text_of
-from flour.boosters.xgboost import from_xgboost, parse, scores_of
+import pretzel
+from flour.boosters import lightgbm, xgboost
+from flour.boosters.lightgbm import text_of
+from flour.boosters.xgboost import parse, scores_of
 from flour.core.errors import DamagedProgram, FlourError
+from flour.sklearn.file import read_as_data
 from tests.estimators import check
 
+from_lightgbm = partial(lightgbm.from_lightgbm, leaves=True)
+from_xgboost = partial(xgboost.from_xgboost, leaves=True)
 rng = np.random.default_rng(3)
 X = rng.normal(size=(240, 6))
 X[:, 5] = rng.integers(0, 9, 240)
@@ -197,6 +206,36 @@ def same_boosted(booster: Any, program: flour.Flow, rows: Any = HOLES, kinds: An
             np.testing.assert_array_equal(made["leaves"], leaves)
 
 
+def test_names_that_lightgbm_has_renamed() -> None:
+    frame = pd.DataFrame(X, columns=[f"a b{j}" for j in range(6)])
+    light = lgb.LGBMClassifier(n_estimators=2, verbose=-1)
+    row = dict(zip(frame, X[3].tolist(), strict=True))
+    for each in (light, VotingClassifier([("l", LogisticRegression()), ("b", light)])):
+        fitted = each.fit(frame, Y > 0)
+        wanted = fitted.predict(frame)
+        for sample in (None, frame[:5]):
+            model = pretzel.compile(fitted, sample, verify=frame)
+            np.testing.assert_array_equal(model.predict(frame), wanted)
+            assert model.run(row)["label"] == wanted[3]
+            with pytest.raises(FlourError):
+                model.predict(frame.iloc[:, 1:])
+
+
+def log_loss(label: Any, score: Any) -> Any:
+    chance = 1 / (1 + np.exp(-score))
+    return chance - label, chance * (1 - chance)
+
+
+@pytest.mark.filterwarnings("ignore:Cannot compute class probabilities")
+def test_with_an_objective_of_ones_own_a_classifier_answers_raw_scores() -> None:
+    fitted = lgb.LGBMClassifier(objective=log_loss, n_estimators=3, verbose=-1).fit(X, Y > 0)
+    wanted = fitted.predict(X)
+    for model in (fitted, read_as_data(pickle.dumps(fitted))):
+        made = oven.bake(flour.from_sklearn(model)).run(X)
+        assert set(made) == {"value", "scores"}
+        np.testing.assert_allclose(made["value"], wanted, rtol=1e-12)
+
+
 BOOSTED: list[tuple[dict[str, Any], Any]] = [
     ({}, Y),
     ({"objective": "reg:absoluteerror"}, Y),
@@ -330,7 +369,7 @@ def test_imported_as_they_are_they_have_an_entry_of_machine_code(
     call = plan.entry()
     assert type(call).__name__ == "builtin_function_or_method"
     block = X[:20].astype(np.float64 if library == "LightGBM" else np.float32)
-    for mine, theirs in zip(call(block), plan.answer(block).values(), strict=True):
+    for mine, theirs in zip(call(block), plan.run(block).values(), strict=True):
         np.testing.assert_array_equal(mine, theirs)
-    for mine, theirs in zip(call(block[3]), plan.answer(block[3:4]).values(), strict=True):
+    for mine, theirs in zip(call(block[3]), plan.run(block[3:4]).values(), strict=True):
         np.testing.assert_array_equal(mine, theirs[0])

@@ -1,4 +1,4 @@
-"""Every estimator that docs/coverage.md calls native is imported, run and held to the library."""
+"""Every estimator that docs/reference/coverage.md calls native is imported, run and compared."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_columns_of_strings_are_cut_out_in_native_code() -> None:
         name=lines["name"].ordinal(kinds),
     )
     plan = oven.bake(program)
-    assert [stage.kind for stage in plan.stages] == ["fused"]
+    assert [stage.kind for stage in plan.program.stages] == ["fused"]
     rng = random.Random(0)
     pieces = ["a", '"', ";", "é", 'x"y', '""', "\n", "\r", " ", '"a"', "日"]
     ends = ["a", '"x""y"', "", '""']
@@ -160,7 +160,7 @@ def test_the_example_of_the_paper_is_native_but_for_its_labels() -> None:
     program = chars.concat(words).linear_classifier([1] * 8, classes=["bad", "good"])
     kinds = [
         (stage.native, [item.op.name for item in stage.nodes])
-        for stage in oven.bake(program).stages
+        for stage in oven.bake(program).program.stages
     ]
     assert kinds[0][0]
     assert kinds[0][1][0] == "CsvField"

@@ -156,10 +156,7 @@ HOLES: dict[str, Any] = {
         for missing in (False, True)
     },
     "pandas, Arrow's strings": pd.DataFrame(
-        {
-            "n": [1.0, 2.0],
-            "s": pd.array(["a", None], pd.ArrowDtype(pa.string())),
-        }
+        {"n": [1.0, 2.0], "s": pd.array(["a", None], pd.ArrowDtype(pa.string()))}
     ),
     "pandas, other byte order": pd.DataFrame({"n": np.ones(2, ">f8"), "s": ["a", "b"]}),
     "polars": pl.DataFrame({"n": [1.5, None], "s": ["a", None]}),

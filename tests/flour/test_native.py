@@ -93,10 +93,7 @@ CASES: list[tuple[Op, Callable[[NDArray[Any]], Any]]] = [
         pursuit.MatchingPursuit(GRAM, 3),
         lambda x: pursuit.pursued(x, 6, GRAM, 3, float(np.finfo(float).eps))[0],
     ),
-    (
-        segments.TopPlaces(3, 2),
-        lambda x: segments.top_places(x, 3, 2, 2, smallest=False),
-    ),
+    (segments.TopPlaces(3, 2), lambda x: segments.top_places(x, 3, 2, 2, smallest=False)),
     (
         segments.RunningSum(3, backwards=True),
         lambda x: segments.running_sums(x, 3, 2, without_own=False, backwards=True)[0],
@@ -105,10 +102,7 @@ CASES: list[tuple[Op, Callable[[NDArray[Any]], Any]]] = [
         segments.SegmentMax(3),
         lambda x: segments.of_runs(x, 3, 2, "float64", segments.SegmentMax.native, np.maximum)[0],
     ),
-    (
-        svm.CouplePairs(4),
-        lambda x: svm.coupled(x, 4, 100, 0.005 / 4)[0],
-    ),
+    (svm.CouplePairs(4), lambda x: svm.coupled(x, 4, 100, 0.005 / 4)[0]),
 ]
 
 

@@ -93,11 +93,7 @@ CASES: list[tuple[Op, tuple[Any, ...], Callable[..., Any]]] = [
         (op, (GAPPY,), lambda x, op=op: impute_models.filled_by_nearest(x, arrays(op), 9))
         for op in NEAREST
     ),
-    (
-        IN_TURN,
-        (GAPPY, ROWS),
-        lambda x, y: impute_models.filled_in_turn(x, y, arrays(IN_TURN), 2),
-    ),
+    (IN_TURN, (GAPPY, ROWS), lambda x, y: impute_models.filled_in_turn(x, y, arrays(IN_TURN), 2)),
     *(
         (
             indexed.PutAt(name),

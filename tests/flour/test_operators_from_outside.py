@@ -1,4 +1,4 @@
-"""docs/operators-from-outside.md: a module of another package defines an operator."""
+"""docs/contributing/operators-from-outside.md: a module of another package defines an operator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 @pytest.fixture(name="module", params=["", "from __future__ import annotations\n"])
 def _module(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The page's module, imported; its operator is forgotten afterwards."""
-    found = BLOCK.search((ROOT / "docs/operators-from-outside.md").read_text())
+    found = BLOCK.search((ROOT / "docs/contributing/operators-from-outside.md").read_text())
     assert found is not None
     (tmp_path / "shop_operators.py").write_text(request.param + found[1])
     monkeypatch.syspath_prepend(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import copy
 import gzip
 import io
 import json
@@ -26,10 +27,18 @@ from sklearn.cross_decomposition import PLSRegression
 from sklearn.datasets import make_classification
 from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, SGDClassifier
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, PowerTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    PowerTransformer,
+    StandardScaler,
+)
 from sklearn.tree import DecisionTreeClassifier
 
 import flour
@@ -43,12 +52,12 @@ from flour.core.errors import (
     UnknownEstimator,
     UnsupportedSetting,
 )
-from flour.sklearn import versions
-from flour.sklearn.file import read_with_version
+from flour.sklearn import skops_file, versions
+from flour.sklearn.file import read_as_data
 from flour.sklearn.importer import version_caveat
 from runtime.repository import formats
 from runtime.verify import verify
-from tests.flour.old_models.make import FOLDER, ROWS, WORDS
+from tests.flour.old_models.make import FOLDER, ROWS, TOWNS, WORDS
 
 ANSWERS: dict[str, dict[str, Any]] = json.loads((FOLDER / "answers.json").read_text())
 HERE = sklearn.__version__
@@ -65,7 +74,7 @@ IN_MEMORY = [
 
 
 def read(name: str) -> Any:
-    return read_with_version((FOLDER / name).read_bytes(), name)[0]
+    return read_as_data((FOLDER / name).read_bytes(), name)
 
 
 def unpickled(name: str) -> Any:
@@ -77,7 +86,8 @@ def unpickled(name: str) -> Any:
 
 def check(name: str, program: flour.Flow) -> None:
     """Hold a program's answers against those of the version that trained the model."""
-    made = oven.bake(program).run(WORDS if name.endswith("words.pkl") else ROWS)
+    rows = {"words.pkl": WORDS, "towns.pkl": TOWNS}.get(name.partition("-")[2], ROWS)
+    made = oven.bake(program).run(rows)
     for method, outputs in OUTPUTS.items():
         for output in set(outputs) & set(made) if method in ANSWERS[name] else ():
             want = np.asarray(ANSWERS[name][method])
@@ -94,8 +104,10 @@ def test_every_file_is_looked_at() -> None:
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_answers_are_those_of_the_version_that_trained(name: str) -> None:
     version = name.partition("-")[0]
+    sample = ROWS if "coded" in name else TOWNS if "towns" in name else None
     with pytest.warns(OtherVersionWarning, match=f"scikit-learn {version}, installed is {HERE}"):
-        check(name, flour.from_sklearn(read(name), ROWS if "coded" in name else None))
+        check(name, flour.from_sklearn(read(name), sample))
+    assert all(hasattr(read(name), each) for each in {"predict_proba"} & {*ANSWERS[name]})
 
 
 @pytest.mark.parametrize("name", IN_MEMORY)
@@ -150,7 +162,7 @@ def test_a_model_of_the_installed_version_is_told_nothing_of(estimator: Any) -> 
     fitted = make_pipeline(StandardScaler(), estimator).fit(X, Y)
     kept = io.BytesIO()
     joblib.dump(fitted, kept)
-    for each in (fitted, read_with_version(kept.getvalue())[0]):
+    for each in (fitted, read_as_data(kept.getvalue())):
         assert not version_caveat(each)
         assert flour.from_sklearn(each).outputs
 
@@ -186,12 +198,10 @@ def test_a_pickle_of_xgboost_names_its_version() -> None:
     here, there = (b"".join(b"i" + bytes([n]) for n in each) for each in (numbers, (2, 0, 3)))
     assert mark + here in kept
     assert versions.xgboost_in(kept) == xgboost.__version__
-    assert not version_caveat(read_with_version(kept)[0])
     old = kept.replace(mark + here, mark + there)
     for data in (old, gzip.compress(old)):
-        with pytest.warns(OtherVersionWarning, match="written by xgboost 2.0.3, installed is"):
-            assert flour.from_sklearn(read_with_version(data)[0]).outputs
-        assert formats.pickled(data, "m.pkl")[1] == {"xgboost": "2.0.3"}
+        assert flour.from_sklearn(read_as_data(data)).outputs
+        assert formats.written_by("sklearn", data)["xgboost"] == "2.0.3"
     older = b'xgboost.core{"version":[1,3,3]}'
     assert versions.xgboost_in(older) == "1.3.3"
     assert versions.xgboost_in(b'{"version":[1,3,3]}') == ""
@@ -229,6 +239,86 @@ def test_skl2onnx_is_no_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not asked
 
 
+# --- what answers otherwise since a version ------------------------------------------------------
+
+SIGNED = np.array([[-1.0, 2.0, -4.0], [-1.0, -2.0, -4.0], [0.0, -1.0, -2.0], [1e-17, 0.0, -1e-16]])
+LARGEST = SIGNED.max(axis=1, keepdims=True)
+EDGES = KBinsDiscretizer(4, encode="ordinal", strategy="uniform").fit([[0.0], [4.0]])
+HAIRS = np.array([[0.99999], [0.9999], [3 - 2e-5], [2 - 1e-9], [np.float32(1 - 1e-7)], [5.0]])
+RARE = OneHotEncoder(handle_unknown="warn", min_frequency=2, sparse_output=False)
+FAR = SGDClassifier(loss="log_loss", random_state=0).fit(X, Y)
+FAR.coef_, FAR.intercept_ = FAR.coef_ * 0, np.array([-800.0, -900.0, -1000.0])
+#: By version, an estimator, rows, and what that version answers; the installed one differs.
+SINCE = [
+    ("0.22.2", Normalizer("max").fit(SIGNED), SIGNED, SIGNED / np.where(LARGEST, LARGEST, 1.0)),
+    ("0.24.2", Normalizer("l1").fit(SIGNED), SIGNED, SIGNED / np.abs(SIGNED).sum(1)[:, None]),
+    ("1.0.2", EDGES, HAIRS, [[1.0], [0.0], [3.0], [2.0], [1.0], [3.0]]),
+    ("1.0.2", EDGES, HAIRS.astype("f4"), [[1.0], [0.0], [3.0], [2.0], [1.0], [3.0]]),
+    ("1.7.2", RARE.fit([["a"], ["a"], ["b"]]), [["a"], ["x"]], [[1.0, 0.0], [0.0, 0.0]]),
+    ("1.8.0", FAR, X[:2], np.full((2, 3), np.nan)),
+]
+
+
+@pytest.mark.parametrize(("version", "fitted", "rows", "wanted"), SINCE)
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore:invalid value:RuntimeWarning")
+def test_what_a_version_changed(version: str, fitted: Any, rows: Any, wanted: Any) -> None:
+    sample = np.array(rows, object) if isinstance(rows[0][0], str) else rows
+    ask = getattr(fitted, "predict_proba", None) or fitted.transform
+    output = "probabilities" if ask.__name__ == "predict_proba" else "features"
+    now = np.asarray(ask(rows))
+    assert not np.array_equal(now, wanted)
+    for writer, answer in (("", now), (version, wanted)):
+        old = copy.deepcopy(fitted)
+        vars(old)[versions.KEY] = writer
+        plan = oven.bake(flour.from_sklearn(old, sample))
+        for run in (plan.run, plan.wait().run):
+            np.testing.assert_allclose(run(sample)[output], answer, rtol=1e-12)
+
+
+# --- refused: the version, the reason, and what helps --------------------------------------------
+
+
+class Stranger(StandardScaler):  # type: ignore[misc,unused-ignore]  # has no types
+    """A class of one's own."""
+
+
+class Outsider:
+    """A class without fit."""
+
+
+STRANGE = make_pipeline(Stranger()).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "version", "said"),
+    [
+        (Outsider(), HERE, "Outsider cannot be imported: the file has only.*trust_pickle"),
+        (STRANGE, HERE, "Stranger cannot be imported.*trust_pickle"),
+        (STRANGE, "0.9", r"Stranger .*by scikit-learn 0\.9, .*0\.22 and later.*write ONNX"),
+        (FunctionTransformer(np.linalg.norm).fit(X), HERE, "norm is Python code: the file was"),
+    ],
+    ids=["no fit", "own class", "old", "function"],
+)
+@pytest.mark.filterwarnings("ignore::flour.core.errors.OtherVersionWarning")
+def test_what_a_file_only_names(estimator: Any, version: str, said: str) -> None:
+    raw = pickle.dumps(estimator, protocol=0)
+    old = raw.replace(f"V{HERE}\n".encode(), f"V{version}\n".encode())
+    with pytest.raises(ImportRefused, match=f"(?s){said}"):
+        flour.from_sklearn(read_as_data(old))
+
+
+def test_files_of_skops_are_never_unpickled() -> None:
+    with pytest.raises(ImportRefused, match=r"skops\.io\.load") as refused:
+        skops_file.from_skops(pickle.dumps(STRANGE), X[:3])  # read as data, like one of skops
+    assert "trust_pickle" not in str(refused.value)
+
+
+def test_line_ends_of_another_system() -> None:
+    raw = pickle.dumps(STRANGE, protocol=0).replace(b"\n", b"\r\n")
+    with pytest.raises(ImportRefused, match="its line ends were changed"):
+        read_as_data(raw)
+
+
 # --- unfitted, or of another version -------------------------------------------------------------
 
 
@@ -239,6 +329,13 @@ def test_skl2onnx_is_no_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_never_fitted_is_told_so(estimator: Any) -> None:
     with pytest.raises(UnfittedEstimator):
         flour.from_sklearn(estimator, sample=["a b"] if "Tfidf" in str(estimator) else X[:5])
+
+
+def test_what_another_version_never_fitted_is_told_so() -> None:
+    never = read_as_data(pickle.dumps(LogisticRegression()))
+    vars(never)["_sklearn_version"] = "1.2.2"
+    with pytest.warns(OtherVersionWarning), pytest.raises(UnfittedEstimator, match="not fitted"):
+        flour.from_sklearn(never, X[:5])
 
 
 def test_what_was_fitted_and_lacks_an_attribute_is_not_called_unfitted() -> None:
@@ -292,8 +389,8 @@ def test_arrays_between_do_not_hide_it(compress: Any) -> None:
 )
 def test_a_file_that_says_nothing_or_is_damaged(head: bytes, rest: bytes) -> None:
     assert versions.version_in(head + rest) == ""
-    with pytest.raises(ImportRefused, match=r"^this pickle cannot be read\n"):
-        read_with_version(head + rest, "m.pkl")
+    with pytest.raises(ImportRefused, match=r"^(this pickle cannot be read|the file is empty)\n"):
+        read_as_data(head + rest, "m.pkl")
 
 
 def test_much_that_is_packed_is_unpacked_in_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import lzma
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import zlib
@@ -20,12 +21,19 @@ import joblib
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.cluster import FeatureAgglomeration
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401  # it is asked for
+from sklearn.impute import IterativeImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import TunedThresholdClassifierCV
+from sklearn.neighbors import LocalOutlierFactor, NearestCentroid
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, SplineTransformer, StandardScaler
+from sklearn.svm import SVC
 
 import flour
-from flour.core.errors import FlourError, ImportRefused
+from flour.core.errors import FlourError, ImportRefused, UnknownEstimator, UnsupportedSetting
 from flour.pickles import read_pickle
 from flour.pickles.standins import Global, StandIn
 from flour.sklearn.file import read_as_data
@@ -112,16 +120,53 @@ def test_an_estimator_is_the_same_program(protocol: int, pack: Any) -> None:
     assert flour.from_sklearn(read).digest == flour.from_sklearn(FITTED).digest
 
 
+NAMED = X.round().clip(0, 2)
+INSTALLED: dict[str, Any] = {
+    "categories": HistGradientBoostingClassifier(max_iter=3, categorical_features=[0, 2]),
+    "categories before": make_pipeline(
+        StandardScaler(), HistGradientBoostingClassifier(max_iter=3, categorical_features=[0])
+    ),
+    "pooled": FeatureAgglomeration(2),
+    "largest": FeatureAgglomeration(2, pooling_func=np.max),
+    "threshold": TunedThresholdClassifierCV(LogisticRegression(), cv=2),
+    "threshold of a class": TunedThresholdClassifierCV(LogisticRegression(), cv=2, scoring="f1"),
+    "splines": SplineTransformer(4),
+    "outliers": LocalOutlierFactor(5, novelty=True),
+    "centroids": NearestCentroid(),
+    "imputer": IterativeImputer(max_iter=2, missing_values=1),
+    "kernel": SVC(kernel="precomputed"),
+}
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 4])
+@pytest.mark.parametrize("name", INSTALLED)
+def test_a_file_is_the_program_that_its_estimator_is(name: str, protocol: int) -> None:
+    rows = NAMED @ NAMED.T if name == "kernel" else NAMED
+    fitted = INSTALLED[name].fit(rows, X[:, 0] > 0)
+    read = read_as_data(pickle.dumps(fitted, protocol))
+    assert flour.from_sklearn(read).digest == flour.from_sklearn(fitted).digest
+    for method in ("predict_proba", "decision_function"):
+        assert hasattr(read, method) == hasattr(fitted, method)
+
+
+def test_estimators_within_one_another_by_the_thousand() -> None:
+    begin, end = b"ca.b\nGridSearchCV\n)\x81}U\x0fbest_estimator_", b"sb"
+    data = begin.replace(b"a.b", b"sklearn.model_selection") * 3000 + b"N" + end * 3000 + b"."
+    for sample in (None, X):
+        with pytest.raises(UnsupportedSetting, match="too deeply"):
+            flour.from_sklearn(read_as_data(data), sample)
+
+
 def test_sparse_matrices_and_references_to_oneself() -> None:
     table = sparse.random_array((5, 7), density=0.4, rng=RNG)
     for each in (table.tocsr(), table.tocsc(), sparse.csr_matrix(table)):
         read = read_pickle(pickle.dumps(each))
         assert same(read.toarray(), each.toarray())
         assert read.shape == each.shape
-    me: list[Any] = []
-    me.append(me)
+    me = StandardScaler()
+    me.me = [me]
     read = read_pickle(pickle.dumps(me))
-    assert read[0] is read
+    assert read.me[0] is read
 
 
 def test_nothing_is_imported(tmp_path: Path) -> None:
@@ -134,10 +179,12 @@ for name in ("sklearn", "scipy", "joblib", "pandas"):
 import warnings; warnings.simplefilter("ignore")
 from pathlib import Path
 import flour
-from flour.sklearn.file import read_with_version
+from flour.sklearn.file import read_as_data
+from flour.sklearn.importer import writer_of
 for path in Path({str(tmp_path)!r}).iterdir():
-    made, version = read_with_version(path.read_bytes())
-    assert flour.from_sklearn(made).outputs and path.name.startswith(version)
+    made = read_as_data(path.read_bytes())
+    assert flour.from_sklearn(made).outputs and path.name.startswith(writer_of(made))
+    assert flour.from_sklearn(path).digest == flour.from_sklearn(str(path)).digest
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
@@ -181,6 +228,15 @@ HOSTILE = {
     "state of a number": b"K\x01}b.",
     "unfinished array": pickle.dumps(np.arange(300))[:-200],
     "bomb": zlib.compress(bytes(1 << 29)),
+    "deep lists": b"]" * 100_000 + b"a" * 99_999 + b".",
+    "deep tuples": _deep(100_000, b"", b"\x85"),
+    "itself": b"]q\0h\0a.",
+    "tuples twice": b"K\0" + b"q\0h\0\x86" * 60 + b".",
+    "lists twice": b"]q\0" + b"]q\1(h\0h\0e0h\1q\0" * 60 + b".",
+    "filled later": b"".join(b"]q%c" % n for n in range(60))
+    + b"".join(b"h%c(h%ch%ce" % (n, n - 1, n - 1) for n in range(59, 0, -1))
+    + b"h\x3b.",
+    "of an object": b"ca\nb\n)\x81}X\1\0\0\0xK\0" + b"q\0h\0\x86" * 60 + b"sb.",
 }
 
 
@@ -190,6 +246,29 @@ def test_hostile_files_are_refused(name: str) -> None:
         read_pickle(HOSTILE[name], "m.pkl")
 
 
+@pytest.mark.parametrize(
+    ("held", "says"),
+    [
+        ("/etc/hostname", "str"),
+        (None, "NoneType"),
+        (3, "int"),
+        (StandardScaler, "sklearn.preprocessing._data.StandardScaler"),
+        (os.system, "system"),
+        (np.log1p, "ufunc"),
+        (X, "ndarray"),
+        ({"model": FITTED, "columns": ["a"]}, "'model': Pipeline, 'columns': list"),
+        ((FITTED, {"a": 1}), "'0': Pipeline, '1': dict"),
+    ],
+)
+def test_a_file_that_is_no_model_says_what_it_holds(held: Any, says: str) -> None:
+    with pytest.raises(UnknownEstimator, match=re.escape(says)) as refused:
+        read_as_data(pickle.dumps(held), "m.pkl")
+    assert refused.value.where == "m.pkl"
+    if part := re.match("'(.*?)': Pipeline", says):
+        read = read_as_data(pickle.dumps(held), "m.pkl", part[1])
+        assert flour.from_sklearn(read).digest == flour.from_sklearn(FITTED).digest
+
+
 def test_copies_are_paid_for() -> None:
     """A list of many items is copied by each of many calls, or its bytes by arrays."""
     many = b"c__builtin__\nlist\nq\x00](" + b"K\x01" * 50_000 + b"eq\x01"
@@ -197,8 +276,12 @@ def test_copies_are_paid_for() -> None:
         read_pickle(many + b"h\x00h\x01\x85R" * 50_000 + b".")
 
 
-def test_deep_lists_are_read_and_taken_apart() -> None:
-    read_pickle(b"]" * 100_000 + b"a" * 99_999 + b".")
+def test_lists_in_lists_and_in_several_places_are_read() -> None:
+    shared = [[[1, "a"]] * 20] * 20
+    assert read_pickle(pickle.dumps(shared)) == shared
+
+
+def test_arrays_in_arrays_are_refused() -> None:
     nested = np.array([None], object)
     for _ in range(200):
         nested, outer = np.array([None], object), nested

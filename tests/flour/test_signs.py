@@ -167,7 +167,7 @@ def test_text_has_a_length_and_is_joined_and_made_capital() -> None:
     assert words.join(" <> ").reference(texts)["output"][3] == "ΐ <> x <> z"
     assert list(text.upper().reference(texts)["output"]) == [t.upper() for t in texts]
     plan = oven.bake(text.upper().char_ngrams(["SS", "Z"], 1, 2))
-    assert all(stage.native for stage in plan.stages)
+    assert all(stage.native for stage in plan.program.stages)
     assert plan.run(texts)["output"].toarray()[:, 0].tolist() == [1, 0, 0, 0, 99]
 
 

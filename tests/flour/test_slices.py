@@ -128,10 +128,7 @@ def test_sets_that_many_nodes_share(words: int) -> None:
     table["category"][has] = rng.integers(0, 3, size=has.sum()) * words
     table["length"][has] = words
     op = Trees(
-        **table,
-        value=rng.normal(size=(leaves, 1)),
-        target=np.zeros(40, np.int32),
-        base=np.zeros(1),
+        **table, value=rng.normal(size=(leaves, 1)), target=np.zeros(40, np.int32), base=np.zeros(1)
     )
     made: Any = slices(op)
     assert 0 < made.layout().shared <= 36  # three sets, six columns, two ways of missing values
@@ -207,7 +204,9 @@ def test_a_plan_says_what_its_tables_take(op: Trees) -> None:
     plan = oven.bake(outputs(scores=op(source("X", Vector(4)))))
     stated = float(explain(plan, "stages").split("tables of ")[1].split()[0])
     own = set(op.parameters())
-    made = [item for item in plan.parameters() if isinstance(item, Blob) and item not in own]
+    made = [
+        item for item in plan.program.parameters() if isinstance(item, Blob) and item not in own
+    ]
     held = sum(item.array.nbytes for item in made) / len(op.feature)
     assert stated == pytest.approx(held, rel=0.02)
 
@@ -226,12 +225,12 @@ def test_what_a_node_takes_in_memory(op: Trees, most: float, tmp_path: Path) -> 
     """A plan that is loaded holds what its native code reads, and no node as it was written."""
     plan = oven.bake(outputs(scores=op(source("X", Vector(20)))))
     plan.save(tmp_path / "trees.plan")
-    assert set(op.parameters()) & plan.parameters()
+    assert set(op.parameters()) & plan.program.parameters()
     oven.load(tmp_path / "trees.plan")  # from here on it is known
     again = oven.load(tmp_path / "trees.plan")
     rows = np.random.default_rng(1).normal(size=(70, 20))
     np.testing.assert_array_equal(again.run(rows)["scores"], plan.run(rows)["scores"])
-    held = again.resident()
+    held = again.program.resident()
     written = {*op.feature.parts, *op.threshold.parts, *op.left.parts}  # type: ignore[union-attr]
     assert not held & written
     assert sum(item.nbytes for item in held) / len(op.feature) <= most

@@ -57,7 +57,8 @@ def test_lightgbm_answers(model: str, data: str, before: int, kept: str, output:
 def test_lightgbm_leaves() -> None:
     want = np.genfromtxt(LEAVES / "lg_breast_cancer_data_pred_leaves.txt")
     rows = np.genfromtxt(LEAVES / "lg_breast_cancer_data.txt")
-    for got in both(flour.from_lightgbm(LEAVES / "lg_breast_cancer.txt"), rows, "leaves"):
+    program = flour.from_lightgbm(LEAVES / "lg_breast_cancer.txt", leaves=True)
+    for got in both(program, rows, "leaves"):
         np.testing.assert_array_equal(got, want)
 
 

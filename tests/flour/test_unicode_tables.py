@@ -35,7 +35,7 @@ def test_a_table_is_the_one_that_this_python_builds(name: str) -> None:
         np.testing.assert_array_equal(stored, built.reshape(-1), err_msg=HINT)
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13", "3.14"])
 def test_every_version_of_python_has_a_file(version: str) -> None:
     tag = f"cpython-{version.replace('.', '')}.tables"
     assert (ROOT / "flour" / "strings" / "tables" / tag).is_file(), HINT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,18 @@ from scipy import sparse
 
 import flour
 import oven
-from flour.boosters.xgboost import from_xgboost
-from flour.core.errors import DamagedProgram, FlourError, InputError, UnsupportedSetting
+from flour.boosters import xgboost
+from flour.boosters.xgboost import parse, scores_of
+from flour.core.errors import (
+    BoosterWarning,
+    DamagedProgram,
+    FlourError,
+    InputError,
+    UnsupportedSetting,
+)
 from tests.legacy import binary
 
+from_xgboost = partial(xgboost.from_xgboost, leaves=True)
 rng = np.random.default_rng(5)
 X = rng.normal(size=(200, 5))
 X[rng.random(X.shape) < 0.1] = np.nan
@@ -86,7 +95,7 @@ def test_vector_leaves_as_version_2_wrote_them() -> None:
     program = from_xgboost(json.dumps(data))
     assert program.digest == from_xgboost(booster).digest
     tree["tree_param"]["size_leaf_vector"] = "2"
-    with pytest.raises(DamagedProgram, match="not an XGBoost model"):
+    with pytest.raises(DamagedProgram, match="not a whole XGBoost model"):
         from_xgboost(json.dumps(data))
 
 
@@ -119,7 +128,7 @@ def test_linear_boosters(how: dict[str, Any], label: Any) -> None:
 def test_a_linear_booster_short_of_weights() -> None:
     data = described(grown({"booster": "gblinear"}, Y))
     data["learner"]["gradient_booster"]["model"]["weights"].pop()
-    with pytest.raises(DamagedProgram, match="not an XGBoost model"):
+    with pytest.raises(DamagedProgram, match="not a whole XGBoost model"):
         from_xgboost(json.dumps(data))
 
 
@@ -150,6 +159,57 @@ def test_the_old_binary_format(how: dict[str, Any], label: Any) -> None:
     raw = binary(described(booster))
     assert from_xgboost(raw).digest == from_xgboost(booster).digest
     assert from_xgboost(b"binf" + raw).digest == from_xgboost(booster).digest
+
+
+def test_what_a_booster_does_otherwise_than_its_wrapper_is_told() -> None:
+    model = xgb.XGBRegressor(n_estimators=60, early_stopping_rounds=2, n_jobs=1)
+    model.fit(SEEN[:99], Y[:99], eval_set=[(SEEN[99:], Y[99:])], verbose=False)
+    best = model.best_iteration + 1
+    raw = bytes(model.get_booster().save_raw("json"))
+    with pytest.warns(BoosterWarning, match=f"all {best + 2} rounds.*only {best}:"):
+        from_xgboost(raw)
+    wanted = model.predict(SEEN)
+    for program in (from_xgboost(raw, rounds=best), flour.from_sklearn(model)):
+        np.testing.assert_allclose(oven.bake(program).run(SEEN)["value"], wanted, rtol=1e-5)
+
+
+def test_codes_of_categories_before_3_1() -> None:
+    data = described(grown({"max_cat_to_onehot": 9}, Y, frame(), enable_categorical=True))
+    data["learner"]["gradient_booster"]["model"].pop("cats")
+    data["version"] = [2, 1, 0]
+    with pytest.warns(BoosterWarning, match="before 3.1 keeps no categories"):
+        assert oven.bake(from_xgboost(json.dumps(data))).run([[0.1, 2.0, 0.0, 1.0]])["value"]
+
+
+def test_expectiles_are_margins_and_what_is_unknown_is_told_what_is_known() -> None:
+    for targets, wanted in (
+        ("1", ""),
+        ("2", "several expectiles"),
+        ("1", "reg:squarederror.*rank"),
+    ):
+        data = described(grown({}, SEVERAL[:, : int(targets)]))
+        name = "reg:strange" if "rank" in wanted else "reg:expectileerror"
+        data["learner"]["objective"]["name"] = name
+        if wanted:
+            with pytest.raises(UnsupportedSetting, match=wanted):
+                from_xgboost(json.dumps(data))
+        else:
+            made = oven.bake(from_xgboost(json.dumps(data))).run(X.astype(np.float32))
+            np.testing.assert_array_equal(made["value"], made["scores"])
+
+
+def test_weights_of_dropped_trees_since_3_3() -> None:
+    booster = grown({"booster": "dart", "rate_drop": 0.5}, Y)
+    data = described(booster)
+    dart = data["learner"]["gradient_booster"]
+    model = dart["gbtree"]["model"] | {"weight_drop": dart["weight_drop"]}
+    assert min(dart["weight_drop"]) < 1
+    data["learner"]["gradient_booster"] = {"name": "gbtree", "model": model}
+    assert from_xgboost(json.dumps(data)).digest == from_xgboost(booster).digest
+    # Since then the wrapper answers as the booster does.
+    program, x = parse(json.dumps(data)), flour.vector("X", X.shape[1], "float32")
+    both = [scores_of(program, x, in_place=in_place)[0].digest for in_place in (False, True)]
+    assert both[0] == both[1]
 
 
 def test_before_version_1_the_base_is_a_margin() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pyarrow as pa
 import pytest
 
@@ -10,6 +12,8 @@ from tests.runtime.bulk.conftest import known as known_fixture
 from tests.runtime.bulk.models import mixed
 
 known = known_fixture
+#: Without their packages, which are in that environment only.
+collect_ignore = [] if find_spec("grpc_reflection") else ["test_grpc_clients.py"]
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ import pytest
 
 from bench.ray_nodes import RayNodes, free_port, redis_server
 from runtime.cluster.serving import ClusterClient, ClusterSettings, Scale
-from runtime.cluster.serving.bodies import Members, MemberState
+from runtime.cluster.serving.bodies import MemberState, Roster
 from runtime.errors import ClusterError
 from runtime.http import ServerSettings
 from runtime.workers.options import WorkerOptions
@@ -81,7 +81,7 @@ class Running:
                 if not self.proxy:
                     yield
                 else:
-                    only = Members(1, [MemberState(0, f"http://127.0.0.1:{self.proxy}", "ready")])
+                    only = Roster(1, [MemberState(0, f"http://127.0.0.1:{self.proxy}", "ready")])
                     with (
                         ClusterClient(look=lambda: only, attempts=1) as proxied,
                         Asking(proxied).on() as more,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from runtime.cluster.serving import ClusterClient
-from runtime.cluster.serving.bodies import Homes, Members, MemberState
+from runtime.cluster.serving.bodies import Homes, MemberState, Roster
 from runtime.cluster.serving.haproxy import HAProxy
 from runtime.http.server import ServerError
 from tests.house import until
@@ -78,11 +78,11 @@ def test_haproxy_asks_homes_first(tmp_path: Path) -> None:
         proxy = HAProxy(bind, urls[0], tmp_path, 8)
         proxy.start()
         stack.callback(proxy.stop)
-        front = Members(1, [MemberState(9, f"http://{bind}", "ready")])
+        front = Roster(1, [MemberState(9, f"http://{bind}", "ready")])
         client = stack.enter_context(ClusterClient(look=lambda: front))
         asked = partial(ports, client)
         models = {f"m{number}": [number % NODES] for number in range(1000)} | {"Größe 1": [2]}
-        proxy.update(Members(1, states), Homes(1, models))
+        proxy.update(Roster(1, states), Homes(1, models))
         until(lambda: asked("/predict/nowhere") == set(there))
         for number in (0, 1, 2, 998, 999):
             assert asked(f"/predict/m{number}") == {there[number % NODES]}
@@ -90,8 +90,8 @@ def test_haproxy_asks_homes_first(tmp_path: Path) -> None:
         assert asked("/v2/models/m1/versions/2/infer") == {there[1]}
         assert asked("/v1/models/m2:predict") == {there[2]}
         assert asked("/predict/Gr%C3%B6%C3%9Fe%201") == {there[2]}
-        proxy.update(Members(2, states[:2]), Homes(1, models))  # a home that is not there
+        proxy.update(Roster(2, states[:2]), Homes(1, models))  # a home that is not there
         assert asked("/predict/m2") == {there[0], there[1]}
-        proxy.update(Members(3, states), Homes(2, {"m1": [0]}))
+        proxy.update(Roster(3, states), Homes(2, {"m1": [0]}))
         assert asked("/predict/m1") == {there[0]}
         assert asked("/predict/m0") == set(there)

@@ -205,11 +205,7 @@ def test_replicas_that_share_no_directory_fetch_plans(
     monkeypatch.setenv("TMPDIR", str(machine))  # of the replicas, which are started later
     with (
         cluster(
-            tmp_path,
-            f"file://{models}",
-            scale=Scale(2, 2),
-            poll=0.0,
-            plans=f"file://{plans}",
+            tmp_path, f"file://{models}", scale=Scale(2, 2), poll=0.0, plans=f"file://{plans}"
         ) as controller,
         ClusterClient(controller.front.url) as client,
     ):

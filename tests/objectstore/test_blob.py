@@ -46,10 +46,7 @@ def test_layout_and_byte_order_do_not_matter(array: NDArray[np.generic]) -> None
     assert blob.nbytes == 0 or blob.array.ctypes.data % ALIGNMENT == 0
 
 
-@given(
-    hnp.arrays(dtype=_DTYPES, shape=_SHAPES),
-    hnp.arrays(dtype=_DTYPES, shape=_SHAPES),
-)
+@given(hnp.arrays(dtype=_DTYPES, shape=_SHAPES), hnp.arrays(dtype=_DTYPES, shape=_SHAPES))
 def test_digest_is_equality_of_dtype_shape_and_bytes(
     one: NDArray[np.generic], other: NDArray[np.generic]
 ) -> None:

@@ -54,18 +54,6 @@ def nursery(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.wait(timeout=120)
 
 
-def _kill_one(nursery: subprocess.Popen[str], chance: random.Random, patience: float) -> None:
-    """Start a writer and kill it after up to 40 ms of work (times the patience)."""
-    assert nursery.stdin
-    assert nursery.stdout
-    nursery.stdin.write(f"{chance.randrange(10**9)}\n")
-    nursery.stdin.flush()
-    child = int(nursery.stdout.readline())
-    time.sleep(chance.random() * 0.04 * patience)
-    os.kill(child, signal.SIGKILL)
-    assert int(nursery.stdout.readline()) == signal.SIGKILL
-
-
 def _check(directory: Path, right: dict[str, bytes]) -> int:
     """Everything held is there and right; how many parameters are held."""
     with FileStore(directory) as store:
@@ -86,7 +74,14 @@ def _kill_many(nursery: subprocess.Popen[str], directory: Path, kills: int) -> N
         if number >= kills and held > 4 and leftovers:
             break
         # On a busy machine writers get little done in 40 ms: give those that come later more.
-        _kill_one(nursery, chance, patience=max(1.0, number / kills * 4))
+        assert nursery.stdin
+        assert nursery.stdout
+        nursery.stdin.write(f"{chance.randrange(10**9)}\n")
+        nursery.stdin.flush()
+        child = int(nursery.stdout.readline())
+        time.sleep(chance.random() * 0.04 * max(1.0, number / kills * 4))
+        os.kill(child, signal.SIGKILL)
+        assert int(nursery.stdout.readline()) == signal.SIGKILL
         held = max(held, _check(directory, right))
         leftovers += FileStore(directory).fsck().leftovers
     # The writers did get somewhere, and some were killed in the middle of a file.

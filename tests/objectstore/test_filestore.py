@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import time
 from typing import TYPE_CHECKING
 
@@ -107,6 +108,14 @@ def test_what_a_killed_process_released_is_freed_by_gc(store: FileStore) -> None
     other = FileStore(store.directory, grace_seconds=0)
     assert other.gc() == own[0].nbytes
     assert set(other.digests()) == {each.digest for each in own[1:]}
+
+
+def test_nothing_is_released_where_the_folder_has_gone(store: FileStore) -> None:
+    _held_by_many(store)
+    shutil.rmtree(store.directory)
+    assert store.release("owner 0") == 0
+    store.close()
+    assert not store.directory.exists()
 
 
 def test_what_was_too_young_to_be_freed_is_freed_by_a_later_release(store: FileStore) -> None:

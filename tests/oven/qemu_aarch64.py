@@ -34,8 +34,7 @@ from oven.compiler import cache, driver, levels, machine, packs
 from oven.plans import program_image
 from oven.plans.plan import Plan
 from oven.plans.values import by_definition, native_column
-from oven.run.columns import given, settled
-from oven.run.native_run import NativeRun
+from oven.run.native_run import NativeRun, given, settled
 from oven.run.run_signature import TableLayout, aligned
 from tests.cases import Case
 from tests.columns import assert_close
@@ -74,7 +73,7 @@ class Image:
         return known
 
     def column(self, column: NDArray[Any] | Sparse) -> list[int]:
-        """The words of a column in the table of columns, as `oven.run.columns.words` has them."""
+        """The words of a column in the table of columns, as `native_run.words` has them."""
         if isinstance(column, Sparse):
             parts = (column.indptr, column.indices, column.data)
             pointers, *rest = map(self.put, parts)
@@ -170,11 +169,11 @@ class Trial:
     def _call(
         self, name: str, plan: Plan, known: dict[str, Any], rows: int, tolerance: float
     ) -> None:
-        run = plan.steps[0] if len(plan.steps) == 1 else None
+        run = plan.code.steps[0] if len(plan.code.steps) == 1 else None
         if not isinstance(run, NativeRun):
             self.left_out.add(name)
             return
-        wanted = by_definition(plan.optimised, known)
+        wanted = by_definition(plan.program.optimised, known)
         values = {value: native_column(value, {}, known) for value in run.inputs}
         read = [given(values[value], value, stored=stored) for value, stored in run.form.read]
         lengths = run._lengths(read)
@@ -200,7 +199,7 @@ class Trial:
 
     def _table(self, plan: Plan) -> int:
         """The run's table: see `NativeRun.of`."""
-        draft = TableLayout(plan.stages, set(plan.leaves.values())).draft()
+        draft = TableLayout(plan.program.stages, set(plan.leaves.values())).draft()
         table = np.array(draft.words, np.int64)
         for index, parameter in draft.parameters:
             table[index] = self.image.put(parameter.array)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -35,17 +36,17 @@ def run_both(plan: Plan, case: Case, rows: int, *, odd: bool) -> tuple[object, o
 
 @pytest.mark.parametrize("case", RUNNABLE, ids=[case.name for case in RUNNABLE])
 def test_native_code_answers_as_the_reference(case: Case) -> None:
+    if case.op.name == "ParseCsv" and sys.version_info < (3, 11):
+        pytest.skip("Python 3.10 refuses lines with NUL: docs/contributing/platforms.md")
+    if case.op.name == "Opaque":
+        pytest.importorskip("onnxruntime")
     for exact in (True, False):
         plan = oven.bake(program(case), exact=exact)
-        assert all(stage.native for stage in plan.stages) == case.native
+        assert all(stage.native for stage in plan.program.stages) == case.native
         for rows, odd in itertools.product((0, 1, 3, 300), {False, case.odd}):
             native, reference = run_both(plan, case, rows, odd=odd)
             assert_close(densify(native), densify(reference), case.tolerance, case.name)
-    rows_alone(plan, case)
-
-
-def rows_alone(plan: Plan, case: Case) -> None:
-    """A row alone is answered as among others."""
+    # A row alone is answered as among others.
     many, _ = run_both(plan, case, 5, odd=False)
     given = {f"x{i}": value for i, value in enumerate(columns(case, 5, odd=False, seed=5))}
     for row in range(5):

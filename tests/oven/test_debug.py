@@ -14,13 +14,7 @@ from flour.core.errors import ParameterError
 from oven import debug
 from tests.oven.programs import PROGRAMS
 
-MARKS = {
-    1: "== stages",
-    2: "fired in",
-    3: "hits / tries",
-    4: "== source",
-    5: "== asm",
-}
+MARKS = {1: "== stages", 2: "fired in", 3: "hits / tries", 4: "== source", 5: "== asm"}
 
 
 def program() -> Flow:

@@ -107,9 +107,9 @@ def test_pipeline(name: str, golden: Golden) -> None:
     program = flour.from_sklearn(PIPELINES[name](), FRAME if name == "mixed_columns" else None)
     plan = oven.bake(program)
     golden(listing(program.outputs, program.origins()), "graph")
-    golden(listing(plan.optimised.outputs, plan.optimised.origins()), "optimised")
-    golden("\n\n".join(_stage(stage) for stage in plan.stages), "stages")
-    golden("\n".join(stage.source or f"# {stage.name}" for stage in plan.stages), "source")
+    golden(listing(plan.program.optimised.outputs, plan.program.optimised.origins()), "optimised")
+    golden("\n\n".join(_stage(stage) for stage in plan.program.stages), "stages")
+    golden("\n".join(stage.source or f"# {stage.name}" for stage in plan.program.stages), "source")
 
 
 def _stage(stage: Stage) -> str:

@@ -323,7 +323,7 @@ def test_our_lowering_takes_the_code_of_every_operator() -> None:
     sources = {
         stage.source: stage.name
         for case in _OPERATORS
-        for stage in oven.bake(program(case)).stages
+        for stage in oven.bake(program(case)).program.stages
         if stage.source
     }
     for source, name in sources.items():

@@ -43,7 +43,7 @@ def test_numbas_code_has_the_bits_of_ours(case: Case, monkeypatch: pytest.Monkey
     monkeypatch.delenv("PRETZEL_COMPILER", raising=False)
     for theirs in by_numba:
         ours = oven.bake(program(case), exact=theirs.exact)
-        assert (ours.compiler, theirs.compiler) == ("pretzel", "numba")
+        assert (ours.program.compiler, theirs.program.compiler) == ("pretzel", "numba")
         for rows in (1, 300):
             drawn = columns(case, rows, odd=case.odd, seed=rows)
             given = {f"x{place}": value for place, value in enumerate(drawn)}
@@ -77,14 +77,16 @@ def usual(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("usual")
 def test_both_have_code_of_their_own_and_the_plan_tells_by_whom() -> None:
     ours, theirs = _plan("pretzel"), _plan()
-    mine, other = (plan.stages[0].source for plan in (ours, theirs))
+    mine, other = (plan.program.stages[0].source for plan in (ours, theirs))
     assert other == machine.BY_NUMBA + mine
-    assert cache.address(mine, ours.stages[0].name) != cache.address(other, theirs.stages[0].name)
+    assert cache.address(mine, ours.program.stages[0].name) != cache.address(
+        other, theirs.program.stages[0].name
+    )
     assert "compiled by numba" in explain(theirs).splitlines()[0]
     assert "numba" not in explain(ours).splitlines()[0]
     narrow = np.ones((2, 3), np.float32)
     assert theirs.run(narrow)["output"].tolist() == ours.run(narrow)["output"].tolist()
-    assert [plan.compiler for plan in theirs.variants] == ["numba"]
+    assert [plan.program.compiler for plan in theirs.variants.here] == ["numba"]
 
 
 @pytest.mark.usefixtures("usual")
@@ -95,14 +97,14 @@ def test_images_and_files_do_not_remember_it(
     monkeypatch.setenv("PRETZEL_CACHE", str(tmp_path / "code"))
     _plan().save(tmp_path / "a.plan")
     assert not list(tmp_path.rglob("*.image"))
-    assert oven.load(tmp_path / "a.plan").compiler == "pretzel"
-    assert _plan("pretzel").compiler == "pretzel"
-    assert _plan().compiler == "numba", "though there is an image of the program now"
+    assert oven.load(tmp_path / "a.plan").program.compiler == "pretzel"
+    assert _plan("pretzel").program.compiler == "pretzel"
+    assert _plan().program.compiler == "numba", "though there is an image of the program now"
 
 
 def test_the_variable_decides_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRETZEL_COMPILER", "numba")
-    assert _plan("pretzel").compiler == "numba"
+    assert _plan("pretzel").program.compiler == "numba"
     cache.compilers.cache_clear()
     by_numba = cache.compilers()
     monkeypatch.delenv("PRETZEL_COMPILER")

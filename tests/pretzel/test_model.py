@@ -21,7 +21,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import flour
@@ -212,6 +212,47 @@ class Wrong(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         made = self.inner.predict_proba(rows)
         made[[2, 7], 0] += 1e-6
         return made
+
+
+MIXED = pd.DataFrame({"a": [1.0, 2, 3], "age": [1.0, np.nan, 4], "vip": [True, False, True]})
+
+
+@pytest.mark.parametrize(
+    ("transformer", "rows"),
+    [
+        (OneHotEncoder(), FRAME[["city"]]),
+        (TfidfVectorizer(), ["de ab", "bc de", "bc"]),
+        (make_pipeline(SimpleImputer(), OneHotEncoder()), np.digitize(X, [0.0])),
+        (ColumnTransformer([("a", StandardScaler(), ["a"])], remainder="passthrough"), MIXED),
+    ],
+)
+def test_verifying_knows_sparse_rows_and_objects(transformer: Any, rows: Any) -> None:
+    pretzel.compile(transformer.fit(rows), verify=rows)
+
+
+def test_verifying_compares_numbers_in_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = ColumnTransformer([("a", StandardScaler(), ["a"])], remainder="passthrough").fit(MIXED)
+    right = fitted.transform(MIXED)
+    monkeypatch.setattr(fitted, "transform", lambda _: right + np.eye(3) * 0.001)
+    with pytest.raises(Unfaithful, match="does not answer"):
+        pretzel.compile(fitted, verify=MIXED)
+
+
+def test_rows_to_verify_are_the_sample_only_where_one_is_needed() -> None:
+    """Their dtypes are not those of the rows to come."""
+    fitted = LogisticRegression().fit(X, Y)
+    for rows in (X[:5].astype(np.float32), [[1, 2, 3, 4, 5]]):
+        (kind,) = pretzel.compile(fitted, verify=rows).plan.inputs.values()
+        assert kind == flour.Vector(5)
+    own = make_pipeline(FunctionTransformer(lambda x: x / 2), LogisticRegression()).fit(X, Y)
+    assert pretzel.compile(own, verify=X, allow_python=True).predict(X[:1]) == own.predict(X[:1])
+
+
+def test_single_rows_share_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = pretzel.compile(LogisticRegression().fit(X, Y))
+    first = model.run(X[0])
+    monkeypatch.setattr(type(model.plan), "entry", None)
+    np.testing.assert_equal(model.run(X[0]), first)
 
 
 def test_verifying_refuses_a_mismatch(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,11 +18,13 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import flour
 import pretzel
 from flour.core.errors import FlourError
+from pretzel.model import METHODS
+from runtime.bulk.plans import open_plan
 from runtime.errors import NotOffered, Unfaithful
 from tests.house import run_python, until
 
@@ -65,7 +68,7 @@ def test_a_package_of_another_distribution_is_named(tmp_path: Path) -> None:
         "    import pretzel\n"
         "except ImportError as problem:\n"
         "    assert \"the package 'scheduler' is not Pretzel's own\" in str(problem), problem\n"
-        "    assert 'an unknown distribution' in str(problem)\n"
+        "    assert 'rename it' in str(problem)\n"
         "else:\n"
         "    raise AssertionError('nothing was said')\n"
         "assert 'scheduler' not in sys.modules, 'it runs no code of the other one'\n"
@@ -93,13 +96,52 @@ def test_a_saved_model_is_the_same(pipeline: Any, tmp_path: Path) -> None:
         pretzel.compile(path, verify=X)
 
 
-def test_a_pickle_is_read_if_it_is_trusted(pipeline: Any, tmp_path: Path) -> None:
+def test_a_model_stands_for_its_plan_everywhere(pipeline: Any, tmp_path: Path) -> None:
+    model = pretzel.compile(pipeline)
+    want = pipeline.predict(X).tolist()
+    with pretzel.Runtime() as runtime:
+        runtime.register("churn", model)
+        assert runtime.predict("churn", X)["label"].tolist() == want
+    assert open_plan(model) is model.plan
+    assert pretzel.to_onnx(model) == pretzel.to_onnx(model.flow)
+    model.save(tmp_path / "churn.pretzel", training=X)
+    saved = pretzel.load(tmp_path / "churn.pretzel")
+    assert saved.plan.training()["rows"] == len(X)
+
+
+def halved(rows: Any) -> Any:
+    return rows / 2.0
+
+
+def test_a_pickle_is_read_as_data(pipeline: Any, tmp_path: Path) -> None:
     path = tmp_path / "model.joblib"
     joblib.dump(pipeline, path)
-    with pytest.raises(FlourError, match="trust_pickle=True"):
-        pretzel.compile(path)
-    model = pretzel.compile(str(path), verify=X, trust_pickle=True)
-    assert model.n_features_in_ == 4
+    model = pretzel.compile(path)
+    offered = [name for name in METHODS if hasattr(model, name)]
+    assert offered == [name for name in METHODS if hasattr(pipeline, name)]
+    for name in offered:
+        wanted = getattr(pipeline, name)(X)
+        np.testing.assert_allclose(getattr(model, name)(X), wanted, rtol=1e-12)
+    assert (model.n_features_in_, list(model.classes_)) == (4, list(pipeline.classes_))
+    with pytest.raises(FlourError, match="asks the original estimator") as told:
+        pretzel.compile(path, verify=X)
+    assert "trust_pickle=True" in str(told.value.hint)
+    assert pretzel.compile(str(path), verify=X, trust_pickle=True).n_features_in_ == 4
+
+
+def test_steps_that_stay_python_need_trust(pipeline: Any, tmp_path: Path) -> None:
+    fitted = make_pipeline(FunctionTransformer(halved), *pipeline).fit(X, Y)
+    path = tmp_path / "model.pkl"
+    path.write_bytes(pickle.dumps(fitted))
+    for trust in (False, True):  # and to allow no Python is to allow none
+        with pytest.raises(FlourError, match="Python") as told:
+            pretzel.compile(path, X[:5], trust_pickle=trust)
+        assert "step 'functiontransformer'" in str(told.value)
+    with pytest.raises(FlourError, match=r"test_pretzel\.halved") as told:
+        pretzel.compile(path, X[:5], allow_python=True)
+    assert "trust_pickle=True" in str(told.value.hint)
+    model = pretzel.compile(path, X[:5], verify=X, allow_python=True, trust_pickle=True)
+    np.testing.assert_allclose(model.predict_proba(X), fitted.predict_proba(X), rtol=1e-12)
 
 
 def test_boosters_and_their_files(tmp_path: Path) -> None:
@@ -109,11 +151,13 @@ def test_boosters_and_their_files(tmp_path: Path) -> None:
     tall = xgboost.train({"nthread": 1}, xgboost.DMatrix(X, Y), num_boost_round=5)
     light.save_model(tmp_path / "light.txt")
     tall.save_model(tmp_path / "tall.json")
-    for source in (light, tmp_path / "light.txt"):
-        model = pretzel.compile(source, verify=X)
+    (tmp_path / "light.pkl").write_bytes(pickle.dumps(light))
+    (tmp_path / "both.pkl").write_bytes(pickle.dumps({"tall": tall, "light": light}))
+    for source in (light, *(tmp_path / name for name in ("light.txt", "light.pkl"))):
+        model = pretzel.compile(source, verify=X, trust_pickle=True)
         np.testing.assert_allclose(model.predict(X), light.predict(X), rtol=1e-12)
-    for source in (tall, tmp_path / "tall.json"):
-        model = pretzel.compile(source, verify=X)
+    for source in (tall, tmp_path / "tall.json", tmp_path / "both.pkl#tall"):
+        model = pretzel.compile(source, verify=X, trust_pickle=True)
         want = tall.predict(xgboost.DMatrix(X))
         np.testing.assert_allclose(model.predict(X.astype(np.float32)), want, rtol=1e-6)
 
@@ -165,11 +209,9 @@ def test_a_setting_that_does_not_exist_leaves_nothing_running(pipeline: Any) -> 
 
 def test_what_compile_takes_is_served(pipeline: Any, tmp_path: Path) -> None:
     joblib.dump(pipeline, tmp_path / "churn.joblib")
-    with pytest.raises(FlourError, match="runs code"):
-        pretzel.serve({"churn": tmp_path / "churn.joblib"}, port=0)
     row, want = X[0].tolist(), pipeline.predict(X[:1])[0]
     for models in ({"churn": pipeline}, {"churn": tmp_path / "churn.joblib"}, tmp_path):
-        with pretzel.serve(models, trust_pickle=True, port=0) as server:
+        with pretzel.serve(models, port=0) as server:
             assert server.runtime.predict("churn", row)["label"] == want
 
 

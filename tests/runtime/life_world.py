@@ -34,6 +34,8 @@ class World:
     current: str = ""  # answers where no way is given
     unloaded: bool = False
     muted: bool = False
+    #: Whether the last way was given by hand, while a rollout had given the same or not.
+    is_by_hand: bool = False
     #: A rollout: its challenger, its step, the way before it, and the builds that it judges.
     rollout: tuple[str, int, Way, dict[str, float]] | None = None
 

@@ -17,7 +17,7 @@ import pytest
 from flour.core.errors import ParameterError
 from runtime import Runtime
 from runtime.http.answer import noted
-from runtime.http.answer.noted import Noted
+from runtime.http.answer.noted import NoteFollower
 from runtime.http.watch import access_log
 from runtime.http.watch.access_log import AccessLog
 from runtime.http.wire.messages import Request, Response
@@ -94,9 +94,9 @@ def test_a_look_at_notes_that_takes_long_keeps_nobody(
     monkeypatch: pytest.MonkeyPatch, stuck: Event
 ) -> None:
     monkeypatch.setattr(noted, "_END_SECONDS", SOON)
-    monkeypatch.setattr(Noted, "look", lambda _: stuck.wait())
+    monkeypatch.setattr(NoteFollower, "look", lambda _: stuck.wait())
     with Runtime(executors=1) as runtime:
-        assert took(Noted(runtime, "").close) < 10 * SOON
+        assert took(NoteFollower(runtime, "").close) < 10 * SOON
 
 
 class Silent:

@@ -229,11 +229,6 @@ def test_a_helper_does_not_wait_for_a_caller_that_never_begins() -> None:
 # --- shadows -------------------------------------------------------------------------------------
 
 
-def stats(runtime: Runtime) -> ShadowStats:
-    (found,) = runtime.routes.shadow_stats()
-    return found
-
-
 @EXECUTORS
 def test_a_shadow_that_never_answers_holds_no_executor(executors: int) -> None:
     with serving(executors) as runtime:
@@ -243,7 +238,8 @@ def test_a_shadow_that_never_answers_holds_no_executor(executors: int) -> None:
         for _ in range(3):
             within(lambda: list(runtime.predict_batch("m", [BLOCK] * 8)))
             until(lambda: not runtime.routes.shadows.waiting)
-        assert stats(runtime).shed > 0
+        (found,) = runtime.routes.shadow_stats()
+        assert found.shed > 0
         assert len(within(lambda: list(runtime.predict_batch("lin", [ROWS] * 20)))) == 20
 
 

@@ -123,9 +123,7 @@ def test_an_answered_future_is_a_future() -> None:
     assert "finished" in repr(done)
 
 
-def test_an_answered_future_can_be_awaited_and_calls_back(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_answered_future_can_be_awaited_and_calls_back(caplog: pytest.LogCaptureFixture) -> None:
     async def awaited() -> object:
         return await asyncio.wrap_future(DoneFuture("a"))
 

@@ -210,6 +210,7 @@ class EndpointMachine(RuleBasedStateMachine):
         with self.changing(possible=way.named <= set(world.live) and not world.refuses(way)):
             self.runtime.routes.put_route(NAME, given)
             world.ways.append(way)
+            world.is_by_hand = True
         self.look()
 
     @rule(version=versions)
@@ -242,17 +243,18 @@ class EndpointMachine(RuleBasedStateMachine):
             possible = False
         else:
             base = world.ways[-1] if world.ways else Way(world.current)
-            if not world.ways and not self.full and not world.refuses(base):
-                world.ways.append(base)  # it is given a route before anything else
             step = Way(base.champion, to, STEPS[0], base.shadow)
             named = {base.champion, to}
-            possible = bool(world.ways) and not base.share and to != base.champion
-            possible = possible and to in world.live and not world.is_lost(to)
+            possible = not base.share and to != base.champion and to in world.live
+            if possible and not world.ways and not self.full and not world.refuses(base):
+                world.ways.append(base)  # it is given a route before anything else
+            possible = possible and bool(world.ways) and not world.is_lost(to)
         with self.changing(possible=possible):
             terms: dict[str, Any] = {"steps": STEPS, "dwell": 60.0, "header": "user", "least": 3}
             ours: dict[str, Any] = {"clock": lambda: self.now, "watch": False}
             self.runtime.rollout(NAME, owner(to), **terms, **ours)
             world.ways.append(step)
+            world.is_by_hand = False
             world.rollout = to, 0, base, {each: world.live[each] for each in named}
 
     @rule(enough=st.booleans())
@@ -266,6 +268,7 @@ class EndpointMachine(RuleBasedStateMachine):
         world = self.world
         if enough and world.rollout and self.is_up():
             to, step, base, builds = world.rollout
+            world.is_by_hand = False
             if step + 1 < len(STEPS):
                 world.ways.append(Way(base.champion, to, STEPS[step + 1], base.shadow))
                 world.rollout = to, step + 1, base, builds
@@ -336,7 +339,10 @@ class EndpointMachine(RuleBasedStateMachine):
         self.serve()
         self.world.come_up()
         if self.world.rollout and not self.world.muted:
-            self.world.end_rollout()
+            if self.world.is_by_hand:  # a route that was the rollout's step, and stays
+                self.world.rollout = None
+            else:
+                self.world.end_rollout()
 
     @rule()
     @precondition(lambda self: self.world.ways and not self.full)

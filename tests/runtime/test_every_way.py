@@ -75,17 +75,15 @@ fetched = "fetched"
 """
 
 
-def scored(factor: float) -> flour.Flow:
-    """Return a program of which each answer shows the factor: 4.0 * factor for ROW."""
-    row = flour.record(age=float, ssn=float)
-    return flour.outputs(score=row.columns(["age", "ssn"]).linear([[factor, 0.0]], [0.0]))
-
-
 def written(folder: Path) -> Path:
     """Write every model with two versions of it, its notes, and the graph."""
     rows = {"age": np.arange(100.0), "ssn": np.arange(100.0)}
     for factor in (1.0, 2.0):
-        plan = oven.bake(scored(factor))
+        # Return a program of which each answer shows the factor: 4.0 * factor for ROW.
+        row = flour.record(age=float, ssn=float)
+        plan = oven.bake(
+            flour.outputs(score=row.columns(["age", "ssn"]).linear([[factor, 0.0]], [0.0]))
+        )
         for name, notes in MODELS.items():
             own = folder / name / str(int(factor))
             own.mkdir(parents=True)

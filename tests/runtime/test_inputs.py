@@ -115,9 +115,7 @@ def test_for_a_scalar_a_vector_is_a_block(runtime: Runtime) -> None:
         ({**COLUMNS, "city": ["x", 7]}, WrongDtype, "$.city[1]", "int"),
         ({"age": "old", "income": 1.0, "city": "x"}, FlourError, "$.age[0]", "'old'"),
     ],
-    ids=[
-        *("missing", "missing in a row", "misspelt", "type", "number"),
-    ],
+    ids=[*("missing", "missing in a row", "misspelt", "type", "number")],
 )
 def test_errors_say_where(
     runtime: Runtime, data: Any, kind: type[FlourError], where: str, says: str

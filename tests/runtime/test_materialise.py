@@ -24,10 +24,10 @@ from runtime.service.materialise import (
     REVIEW_CALLS,
     TRIAL,
     TRIAL_CALLS,
-    Way,
+    GroupCalls,
+    cut,
 )
 from runtime.service.results import Results, key_of, size_of
-from runtime.service.split_program import cut
 from tests.runtime.plans import documents, shift, text_flow
 
 TEXTS = documents(12, 4000)
@@ -208,9 +208,9 @@ def test_many_threads() -> None:
 # --- when it pays --------------------------------------------------------------------------------
 
 
-def way_after(*, whole: float, first: float, rest: float, hit_rate: float) -> Way:
+def way_after(*, whole: float, first: float, rest: float, hit_rate: float) -> GroupCalls:
     """A way after a trial in which calls took so long."""
-    way = Way(())
+    way = GroupCalls(())
     for _ in range(LOOKS):
         assert way.mode == OFF
         way.passed(1, 1.0)
@@ -243,7 +243,7 @@ def test_only_what_pays_is_used(facts: dict[str, float], mode: str) -> None:
 
 
 def test_what_is_over_sooner_than_a_look_up_is_never_tried() -> None:
-    way = Way(())
+    way = GroupCalls(())
     way.detour = DETOUR_SECONDS
     for _ in range(1000):
         way.passed(1 << 20, CANDIDATE_SECONDS)
@@ -255,7 +255,7 @@ def test_what_is_over_sooner_than_a_look_up_is_never_tried() -> None:
 
 
 def test_one_call_that_was_interrupted_starts_no_trial() -> None:
-    way = Way(())
+    way = GroupCalls(())
     for _ in range(8):
         way.passed(1 << 20, 2e-6)
     way.passed(1 << 20, 50e-3)
@@ -264,7 +264,7 @@ def test_one_call_that_was_interrupted_starts_no_trial() -> None:
 
 def test_a_trial_in_which_nothing_can_be_looked_up_ends() -> None:
     """Large blocks have no key; the shortest way must not stay shut for them."""
-    way = Way(())
+    way = GroupCalls(())
     for _ in range(LOOKS):
         way.passed(1, 1.0)
     assert way.mode == TRIAL
@@ -277,7 +277,7 @@ def test_the_way_around_the_entry_is_a_cost() -> None:
     """What is not lost by blocks is lost by rows: they had the shortest way."""
     modes = []
     for detour in (0.0, 20e-6):
-        way = Way(())
+        way = GroupCalls(())
         way.detour = detour
         for _ in range(LOOKS):
             way.passed(1, 1.0)

@@ -28,16 +28,11 @@ def filled(runtime: Runtime, count: int) -> None:
         runtime.register(f"p{n}", shift(float(n), WIDTH))
 
 
-def one_plan() -> int:
-    """What a plan is booked with."""
+@pytest.fixture(scope="module")
+def size() -> int:
     with Runtime(executors=1, memory_budget=1 << 40) as runtime:
         runtime.register("a", shift(1.0, WIDTH))
         return runtime.stats().memory.used
-
-
-@pytest.fixture(scope="module")
-def size() -> int:
-    return one_plan()
 
 
 def maps_of(directory: Path) -> int:
@@ -314,8 +309,8 @@ def test_large_plans_made_here_are_served_from_the_stores_files(tmp_path: Path) 
             assert (served.residence.path is not None) is (served.name == "large")
         plan = runtime.endpoints.find("large").plan
         assert plan is not None
-        kept = [store.get(item.digest) for item in plan.parameters()]
-        assert any(one is other for one, other in zip(kept, plan.parameters(), strict=True))
+        kept = [store.get(item.digest) for item in plan.program.parameters()]
+        assert any(one is other for one, other in zip(kept, plan.program.parameters(), strict=True))
         (found,) = runtime.predict("large", data).values()
         np.testing.assert_array_equal(found, *(value[0] for value in expected.values()))
         assert list((tmp_path / "spill").rglob("*.pretzel"))

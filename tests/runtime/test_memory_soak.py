@@ -28,21 +28,6 @@ WIDTH = 20
 BLOCK = np.random.default_rng(0).normal(size=(100, WIDTH))
 
 
-def resident_bytes() -> int:
-    """This process' memory, of which the operating system knows."""
-    pages = Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-def fill(runtime: Runtime) -> None:
-    """As much waiting work as is ever accepted."""
-    tickets = []
-    with suppress(Overloaded):
-        while True:
-            tickets.append(runtime.submit("p0", BLOCK, engine="batch"))
-    wait(tickets)
-
-
 def one_round(runtime: Runtime, turn: int) -> None:
     """Deploy, switch, call, give up, retire."""
     tickets: list[Future[Answers]] = []
@@ -81,12 +66,18 @@ def test_memory_stays_flat() -> None:
             runtime.register(f"p{n}", shift(float(n), WIDTH))
         for n in range(3):
             runtime.register(f"text{n}", text_flow(n))
-        fill(runtime)
+        # As much waiting work as is ever accepted.
+        tickets = []
+        with suppress(Overloaded):
+            while True:
+                tickets.append(runtime.submit("p0", BLOCK, engine="batch"))
+        wait(tickets)
         sizes = []
         for turn in range(ROUNDS):
             one_round(runtime, turn)
             gc.collect()
-            sizes.append(resident_bytes())
+            pages = Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]
+            sizes.append(int(pages) * os.sysconf("SC_PAGE_SIZE"))
         stats = runtime.stats()
         assert stats.catalog.versions == len(stats.versions)
         found = offset_of(runtime.predict("p3", BLOCK[0] * 0), BLOCK[0] * 0)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import oven
-from flour.data.batch import Batch, Kind
+from flour.data.batch import Batch, Form
 from runtime import Runtime
 from runtime.errors import RuntimeClosed, UnknownEndpoint
 from runtime.service.entry import RARE, SAMPLE
@@ -254,7 +254,7 @@ def test_how_many_rows_take_the_entry_is_learnt(runtime: Runtime) -> None:
     entry, least = version.entry, version.entry.inline_rows
 
     def learn(rows: int, seconds: float) -> int:
-        version.learn(Batch(Kind.ARRAYS, None, rows, single=False), seconds)
+        version.learn(Batch(Form.ARRAYS, None, rows, single=False), seconds)
         return entry.inline_rows
 
     learnt = learn(3 * least, 25e-6)

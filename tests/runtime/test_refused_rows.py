@@ -14,11 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import (
-    HistGradientBoostingRegressor,
-    RandomForestRegressor,
-    StackingRegressor,
-)
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor, StackingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -138,7 +134,7 @@ def asked_of(plan: Plan, served: Runtime) -> dict[str, Ask]:
 @pytest.mark.rules
 def test_a_sum_checks_all_that_it_adds_up() -> None:
     apart = ORIGINALS["scalers of columns and linear"].fit(TRAIN, TRAIN[FIRST])
-    (stage,) = oven.bake(flour.from_sklearn(apart, TRAIN)).stages
+    (stage,) = oven.bake(flour.from_sklearn(apart, TRAIN)).program.stages
     assert stage.source.count("* 0.0") == 1
     assert stage.source.count("return 1") == 1
 

@@ -65,7 +65,7 @@ def test_parameters_of_the_former_are_let_go_of(tmp_path: Path) -> None:
             runtime.register("a", shift(float(n)), "x", replace=True)
             assert offset(runtime) == n
         runtime.stats()
-        plan_bytes = sum(item.nbytes for item in shift(4.0).parameters())
+        plan_bytes = sum(item.nbytes for item in shift(4.0).program.parameters())
         assert store.own_bytes("a@x") == plan_bytes
         assert len(store.holdings()) == 1
 

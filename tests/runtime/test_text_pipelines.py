@@ -168,7 +168,9 @@ def test_pipelines_of_scikit_learn(name: str, tmp_path: Path) -> None:
     model, documents = make().fit(DOCUMENTS, target), [*DOCUMENTS, *UNSEEN]
     narrow = name.startswith("narrow")
     compiled, want = compile_model(model), answers(model, documents)
-    assert all(stage.native for stage in compiled.plan.stages if stage.nodes[0].op.reads_characters)
+    assert all(
+        stage.native for stage in compiled.plan.program.stages if stage.nodes[0].op.reads_characters
+    )
     for method, values in want.items():
         same(getattr(compiled, method)(documents), values, narrow=narrow)
     compiled.plan.save(tmp_path / "plan.pretzel")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import flour
 import oven
 from oven import Plan
 from runtime.errors import Unfaithful
-from runtime.verify import verify
+from runtime.verify import verify, verify_answers
 from tests.forms import frame_of
 
 FRAME = frame_of(("int64", "float64"), 20)
@@ -70,3 +71,25 @@ def test_float32_answers_may_differ_in_their_last_places() -> None:
     rows = np.random.default_rng(0).normal(size=(120, 6)).astype(np.float32)
     model = LogisticRegression().fit(rows, np.digitize(rows[:, 0], [-0.5, 0.5]))
     verify(oven.bake(flour.from_sklearn(model, rows)), model, rows)
+
+
+def test_answers_made_of_float32_may_differ_in_their_last_places() -> None:
+    x = flour.vector("X", 2)
+    rows = np.arange(8.0).reshape(4, 2)
+    for narrow in (x.cast("float32").cast("float64"), x):
+        made = oven.bake(flour.outputs(value=narrow.sum()))
+        answers = {"value": made.run(rows)["value"] * (1 + 4e-7)}
+        if narrow is x:
+            with pytest.raises(Unfaithful):
+                verify_answers(made, answers, rows, "the original")
+        else:
+            verify_answers(made, answers, rows, "the original")
+
+
+def test_all_forms_are_compared_by_native_code_that_is_still_compiled() -> None:
+    rows = np.random.default_rng(0).normal(size=(200, 40))
+    model = LogisticRegression().fit(rows, np.digitize(rows[:, 0], [-0.5, 0.5]))
+    with ThreadPoolExecutor(1) as thread:
+        made = oven.bake(flour.from_sklearn(model), background=thread)
+        verify(made, model, rows)
+        assert made.code.tier == 1

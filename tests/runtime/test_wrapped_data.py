@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 import flour
 import oven
 from flour.core.types import Record, Scalar, Text, Vector
-from flour.data.batch import Kind, read_batch
+from flour.data.batch import Form, read_batch
 from runtime import Runtime
 
 DOCUMENT = "one two"
@@ -42,10 +42,10 @@ OTHERS: tuple[Any, ...] = (
 def test_documents(data: object, unwrapped: object) -> None:
     batch = read_batch({"X": Text()}, data)
     if unwrapped is None:
-        assert batch.kind is Kind.GENERAL
+        assert batch.kind is Form.GENERAL
         return
     assert batch.data == unwrapped
-    assert batch.kind is (Kind.DOCUMENT if unwrapped == DOCUMENT else Kind.DOCUMENTS)
+    assert batch.kind is (Form.DOCUMENT if unwrapped == DOCUMENT else Form.DOCUMENTS)
     assert (batch.single, batch.rows) == (unwrapped == DOCUMENT, len(batch.block))
 
 
@@ -53,10 +53,10 @@ def test_rows_lose_their_name_and_records_do_not() -> None:
     row = np.ones(3)
     batch = read_batch({"X": Vector(3)}, {"X": row})
     assert batch.data is row
-    assert (batch.kind, batch.single) == (Kind.ROW, True)
-    assert read_batch({"X": Vector(3)}, {"Y": row}).kind is Kind.GENERAL
+    assert (batch.kind, batch.single) == (Form.ROW, True)
+    assert read_batch({"X": Vector(3)}, {"Y": row}).kind is Form.GENERAL
     record = Record((("X", Scalar("float64")),))
-    assert read_batch({"X": record}, {"X": 1.0}) == (Kind.ROW, {"X": 1.0}, 1, True)
+    assert read_batch({"X": record}, {"X": 1.0}) == (Form.ROW, {"X": 1.0}, 1, True)
 
 
 @pytest.mark.parametrize("data", [[DOCUMENT], np.array([[DOCUMENT]])], ids=repr)

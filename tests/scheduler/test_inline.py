@@ -7,14 +7,7 @@ import threading
 
 import pytest
 
-from scheduler import (
-    CostModel,
-    DeadlineExceeded,
-    InlineEngine,
-    Overloaded,
-    SimulatedClock,
-    Stages,
-)
+from scheduler import CostModel, DeadlineExceeded, InlineEngine, Overloaded, SimulatedClock, Stages
 
 
 def fill(chunk: int, buffer: bytearray) -> None:

@@ -119,7 +119,7 @@ def _bins(out: Export, item: Node, x: str) -> str:
 
 
 def _reached(out: Export, x: str, grid: object, rank: int, *, strictly: bool) -> str:
-    """How many numbers of an ascending grid each column is at or above (strictly: above)."""
+    """The points of an ascending grid that each column is at or above (strictly: above)."""
     compare = "Greater" if strictly else "GreaterOrEqual"
     hit = out(compare, added_axis(out, x, rank), out.constant(grid))
     return total(out, out.cast(hit, "bool", "int64"), rank)
@@ -168,7 +168,7 @@ def _ranks(out: Export, item: Node, x: str) -> str:
 
 
 def _at_end(out: Export, op: Any, x: str, end: tuple[int, int, str]) -> str:
-    """Where a number is at the last quantile (or beyond), or at the first."""
+    """A mask of the numbers at the last quantile (or beyond), or at the first."""
     sign, place, dtype = end
     edge = out.constant(op["quantiles"].array[:, place], np.float64)
     if not op["margin"]:

@@ -39,7 +39,7 @@ class _DistanceSides:
         self.apart = out("Sub", self.x, self.y)
 
     def size(self) -> str:
-        """How far apart a column is."""
+        """The size of the distance in a column."""
         return self.out("Abs", self.apart)
 
     def square(self) -> str:

@@ -136,6 +136,7 @@ def _where(out: Export, item: Node, *sides: str) -> str:
     "InRange",
     "NumpyFloat",
     "RequireFinite",
+    "RequireAny",
     "RequirePresent",
     "ToDense",
     "ToSparse",
@@ -180,7 +181,7 @@ def _arg(out: Export, item: Node, x: str) -> str:
 
 
 def place_of(out: Export, find: str, what: tuple[str, str], axis: int, *, last: bool) -> str:
-    """Where the largest or smallest along an axis is; NaN before all, which ONNX leaves open."""
+    """The position of the extreme along an axis; NaN comes first, which ONNX leaves open."""
     x, dtype = what
     how: dict[str, Any] = {"axis": axis, "keepdims": 0, "select_last_index": int(last)}
     if np.dtype(dtype).kind != "f":

@@ -146,7 +146,7 @@ def _weighted_median(out: Export, item: Node, x: str) -> str:
 
 
 def smallest(out: Export, x: str, dtype: str, count: int, axis: int = 1) -> str:
-    """Where the smallest columns are, ascending, the first of equals first; NaN is beyond all."""
+    """Positions of the smallest columns, ascending, the first of equals first; NaN is last."""
     if np.dtype(dtype).kind == "f":
         x = out("Where", out("IsNaN", x), number(out, np.inf, dtype), x)
     return _top(out, x, count, axis, largest=False)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,13 +51,22 @@ def load() -> None:
         import_module(f"flour.onnx.export.{found.name}")
 
 
-def to_onnx(flow: Flow) -> bytes:
+class HasFlow(Protocol):
+    """Anything with a program inside, such as a plan or a `pretzel.Model`."""
+
+    @property
+    def flow(self) -> Flow:
+        """The program."""
+
+
+def to_onnx(program: Flow | HasFlow) -> bytes:
     """A serialised ModelProto that computes the program's outputs, by their names."""
     from onnx import helper
 
     import flour.onnx.protobuf  # noqa: F401 (it says what to install where there is no onnx)
 
     load()
+    flow = program if isinstance(program, Flow) else program.flow
     out = Export()
     origins = flow.origins()
     for item in flow.nodes():

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from flour.core.chunked_array import Long, whole
 from flour.core.errors import ParameterError
-from flour.core.native import Fitted, write
+from flour.core.native import FittedNumbers, write
 from flour.core.op import Array, Columns
 from flour.core.types import Type, Vector
 from flour.core.words import (
@@ -104,7 +104,7 @@ class LinearTrees(Nodes):
         (x,) = inputs
         assert isinstance(x.type, Vector)
         terms = (self.value, self.constant, self.slope, self.starts, self.column)
-        base = Fitted(self.base, "float64")
+        base = FittedNumbers(self.base, "float64")
         forest = Forest(self.tables(x.type), self.roots, self.target, len(self.roots))
         write(e, summed, x, out, base, Terms(*map(whole, terms)), forest)
 

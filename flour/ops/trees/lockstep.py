@@ -67,7 +67,7 @@ class Shared(NamedTuple):
     limit: Blob
 
 
-class Coded(NamedTuple):
+class CodeSlots(NamedTuple):
     """Slots for codes of categories: the column, and the largest number taken for zero."""
 
     column: Blob
@@ -94,18 +94,22 @@ class Packed(NamedTuple):
     #: The sets with slots of their own, behind all other slots, if there are any.
     shared: Shared | None
     #: The slots of codes, behind all others, where each set is one category and has no slot.
-    coded: Coded | None = None
+    coded: CodeSlots | None = None
     #: The bits of a node of eight bytes that hold its left child's number; 0 for sixteen bytes.
     shift: int = 0
     #: The leaf that each stored number stands for, where nodes are of eight bytes.
     order: NDArray[np.int64] | None = None
+    #: All walks go in lock-step, however many there are.
+    together: bool = False
 
     @property
     def in_turns(self) -> bool:
-        """Whether all trees take steps in turns, as their nodes may not be in a near cache."""
+        """True if all trees take steps in turns, as their nodes may not be in a near cache."""
         trees = len(self.roots)
         deep = len(self.nodes) > 2 * _DEEP * trees
-        return trees > LANES and deep and self.nodes.array.nbytes > _NEAR_BYTES
+        return (
+            not self.together and trees > LANES and deep and self.nodes.array.nbytes > _NEAR_BYTES
+        )
 
 
 def guessed_step(nodes: int) -> float:
@@ -175,7 +179,7 @@ class NodeTable:
 
     @property
     def mostly_slots(self) -> bool:
-        """Whether filling slots for one row would take longer than walking tree by tree."""
+        """True if filling slots for one row would take longer than walking tree by tree."""
         filled = -(-len(self.roots) // LANES) * LANES / max(len(self.roots), 1)
         together = self.filling + _TOGETHER * filled * self.steps
         return self.filling > 0 and self.steps * guessed_step(len(self.order)) < together
@@ -211,7 +215,7 @@ class NodeTable:
     def packed(self, bits: NDArray[np.int64]) -> Packed:
         """The tables native code reads."""
         child, words = self._next(), np.asarray(self.op.words.array)
-        (shared, slot), code = self._shared(), self.single
+        (shared, slot), code = self.shared(), self.single
         if shared is not None:
             bits[self.sets] = 0  # the number zero, which minus infinity passes and NaN does not
         elif code is not None:
@@ -221,13 +225,13 @@ class NodeTable:
             bits[self.sets] = position
             slot = slot | (self.sets.astype(np.int64) << _SET_BIT)
         nodes = np.stack([bits, (slot << 32) | (2 * child)], axis=1).reshape(-1)
-        return self._tables(Blob.of(nodes), Blob.of(2 * self._starts()), words, shared)
+        return self.tables(Blob.of(nodes), Blob.of(2 * self._starts()), words, shared)
 
     def compact(
         self, threshold: NDArray[np.float64], same: NDArray[np.int64] | None = None
     ) -> Packed | None:
         """The tables for numbers tested as float32; None where a node's numbers do not fit."""
-        (shared, slot), code = self._shared(), self.single
+        (shared, slot), code = self.shared(), self.single
         shift = len(self.order).bit_length()
         fits = shared is not None or code is not None or not self.sets.any()
         if not fits or int(slot.max()) >> (32 - shift):
@@ -238,11 +242,11 @@ class NodeTable:
         if shared is None and code is not None:
             first[self.sets] = code.astype(np.float32).view(np.int32)
         leaves = Outline(self).leaf_order()
-        order, first[leaves] = _counted(self.left[leaves], same)
+        order, first[leaves] = counted(self.left[leaves], same)
         second = ((slot << shift) | self._next()).astype(np.uint32).view(np.int32)
         nodes = np.stack([first, second], axis=1).reshape(-1)
         words = np.asarray(self.op.words.array)
-        packed = self._tables(Blob.of(nodes), Blob.of(self._starts()), words, shared)
+        packed = self.tables(Blob.of(nodes), Blob.of(self._starts()), words, shared)
         return packed._replace(shift=shift, order=order)
 
     @cached_property
@@ -266,7 +270,7 @@ class NodeTable:
         idle = np.full(-len(self.roots) % LANES, int(np.flatnonzero(~self.inner)[0]))
         return np.concatenate([self.roots, idle])
 
-    def _tables(
+    def tables(
         self, nodes: Blob, roots: Blob, words: NDArray[np.uint32], shared: Shared | None
     ) -> Packed:
         """All tables, given the nodes."""
@@ -274,7 +278,7 @@ class NodeTable:
         if shared is None and self.single is not None:
             apart = slots & _IN_A_SET != 0
             slots, behind = slots[~apart], slots[apart]
-            coded = Coded(Blob.of((behind // 8).astype(np.int32)), _zeros(behind))
+            coded = CodeSlots(Blob.of((behind // 8).astype(np.int32)), _zeros(behind))
         left, sets = (slots & flag != 0 for flag in (_GOES_LEFT, _IN_A_SET))
         return Packed(
             nodes=nodes,
@@ -288,7 +292,7 @@ class NodeTable:
             coded=coded,
         )
 
-    def _shared(self) -> tuple[Shared | None, NDArray[np.int64]]:
+    def shared(self, *, always: bool = False) -> tuple[Shared | None, NDArray[np.int64]]:
         """The sets with slots of their own, if few are shared by many nodes; each node's slot."""
         if not self.sets.any():
             return None, self.slot
@@ -297,7 +301,8 @@ class NodeTable:
         tests = np.stack([start, length, self.slot[self.sets]]).astype(np.int64)
         unique, which = np.unique(tests, axis=1, return_inverse=True)
         count = unique.shape[1]
-        if _SHARED * count > self.sets.sum() or _STEPS_A_SET * count > self.steps:
+        many = _SHARED * count > self.sets.sum() or _STEPS_A_SET * count > self.steps
+        if many and not always:
             return None, self._behind()
         slot = self.slot.copy()
         slot[self.sets] = len(self.slots) + 1 + which.reshape(-1)
@@ -344,7 +349,7 @@ def _only(words: NDArray[np.uint32]) -> int:
     return int(members[0]) if len(members) == 1 and members[0] < MANY else -1
 
 
-def _counted(
+def counted(
     leaves: NDArray[np.int64], same: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The leaves that are stored, and the stored one of each leaf.

@@ -35,7 +35,7 @@ class Paired(NamedTuple):
 
 
 def suits(outline: Outline, inner: NDArray[np.int64]) -> bool:
-    """Whether a leaf's number has two bytes, and what the nodes of each tree choose is near."""
+    """True if a leaf's number has two bytes, and what the nodes of each tree choose is near."""
     leaves = int(outline.leaves[outline.table.roots].max())
     both = np.concatenate([inner, inner[_far(outline, inner)]])
     return leaves > _BYTES and int(np.bincount(outline.tree[both]).max()) <= _MOST
@@ -75,7 +75,7 @@ def _order(
 
 
 def _far(outline: Outline, inner: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether the leaves below each node stand on both sides of a multiple of 256."""
+    """True if the leaves below each node stand on both sides of a multiple of 256."""
     first = outline.position[inner]
     far: NDArray[np.bool_] = first // _BYTES != (first + outline.leaves[inner] - 1) // _BYTES
     return far

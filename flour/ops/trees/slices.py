@@ -168,7 +168,7 @@ class Cost(NamedTuple):
 
     @property
     def by_pairs(self) -> bool:
-        """Whether blocks of pairs pay somewhere."""
+        """True if blocks of pairs pay somewhere."""
         return 0.0 < self.paired < ROWS
 
     @property
@@ -304,7 +304,7 @@ class Slices:
         self.number[tests[order]] = 2 * (self.share[index] + rank // _SHARE) + goes_left
 
     def fits(self) -> bool:
-        """Whether every number fits into the bits that a node has for it."""
+        """True if every number fits into the bits that a node has for it."""
         most = int(np.diff(self.first).max(initial=0))
         wide = max(2 * int(self.shares.sum()), int(self.counts.max(initial=0)) + 2, 2 * most + 2)
         return wide < _MOST and int(self.set_blocks().max(initial=0)) <= _MOST_BLOCKS
@@ -320,7 +320,7 @@ class Slices:
         return Cost(block, walk, alone, float(rows.min()), self.leaf == "uint8", paired, codes)
 
     def _pairing(self) -> float:
-        """How many rows are walked in the time of a block of pairs, without mask registers."""
+        """Rows walked in the time of a block of pairs, without mask registers."""
         ranking = _PAIRED_NARROW + _PAIRED_PART * -(-self.counts // PART)
         if self.ranked_as() != "float32":
             power = np.clip(np.ceil(np.log2(self.counts + 1)), 4, 8)
@@ -413,7 +413,7 @@ class Slices:
 
     @property
     def wide(self) -> bool:
-        """Whether masks of rows suit AVX-512 better, as vectors of all leaves fill its cache."""
+        """True if masks of rows suit AVX-512 better, as vectors of all leaves fill its cache."""
         return _FEW_LEAVES < int(self.leaves[self.table.roots].max()) <= BYTE_LEAVES
 
     def ways(self) -> NDArray[np.int64]:
@@ -428,12 +428,12 @@ class Slices:
         return self.masks()
 
     def masks(self) -> NDArray[np.int64]:
-        """Where the mask of each inner node's rows is, and how many leaves are on its left."""
+        """The place of each inner node's mask of rows, and the number of leaves on its left."""
         return self.rows[self.inner] | (self.leaves[self.left[self.inner]] << 16)
 
     @cached_property
     def chosen(self) -> NDArray[np.int64]:
-        """Where the leaf numbers of each node are, for 64 rows, in units of eight bytes."""
+        """The place of each node's leaf numbers, for 64 rows, in units of eight bytes."""
         place = self.position.copy()
         place[self.inner] = BYTE_LEAVES + self.place
         return place * (ROWS // 8)

@@ -72,7 +72,10 @@ class Slicing:
         if self.with_sets:
             self._categories(first, row_count)
         if tables.shared:
-            self._shared()
+            e = self.e
+            with e.loop(e.size(self.tables.shared)) as k:
+                index, passed = self._set(k)
+                e.line(f"bytes64(~{passed}, {self.ranks} + {index} * {ROWS})")
 
     def _turn(self, turned: Turned, first: str, row_count: str) -> None:
         """The ranks of transposed columns, all at once."""
@@ -183,13 +186,6 @@ class Slicing:
         with e.loop(count) as k:
             index, passed = self._set(f"({start} + {k})")
             e.store(self.fails, index, f"~{passed}", "uint64")
-
-    def _shared(self) -> None:
-        """The ranks of the rows for each set that nodes share: 1 for those that are not in it."""
-        e = self.e
-        with e.loop(e.size(self.tables.shared)) as k:
-            index, passed = self._set(k)
-            e.line(f"bytes64(~{passed}, {self.ranks} + {index} * {ROWS})")
 
     def _set(self, k: str) -> tuple[str, str]:
         """The index to store a set's rows at, and the bits of the rows that are in the set."""

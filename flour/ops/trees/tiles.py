@@ -112,7 +112,7 @@ class Tiles:
         self.groups = _groups(self.column)
 
     def suits(self) -> bool:
-        """Whether a block costs less than by ranks, and than walking its rows."""
+        """True if a block costs less than by ranks, and than walking its rows."""
         sliced = self.sliced
         if not 0 < len(sliced.inner) <= _MOST_NODES:
             return False

@@ -16,6 +16,7 @@ from flour.core.chunked_array import Long, whole
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns
 from flour.core.types import FLOATS, Type, Vector
+from flour.ops.trees.lean import packed_for, walks_of
 from flour.ops.trees.lockstep import LANES, pack
 from flour.ops.trees.quickscorer_row import OneRow, row_tables
 from flour.ops.trees.slices import PAIRED_SHORT_LEAST, ROWS, Slices, held_as, slices
@@ -23,7 +24,6 @@ from flour.ops.trees.slicing import Slicing
 from flour.ops.trees.tiles import Tiled, full_blocks, tiles, turned
 from flour.ops.trees.tiling import Tiling
 from flour.ops.trees.walk import Walk, raw
-from flour.ops.trees.walking import Walks
 from objectstore import Blob
 
 if TYPE_CHECKING:
@@ -107,14 +107,14 @@ class Trees(Walk):
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
-        tiled = self._tiled(x.type)
+        tiled = None if e.lean == "rows" else self._tiled(x.type)
         if tiled is not None:
             blocks = tiled.full_blocks(e)
             tiling = Tiling(e, self, tiled, x)
             tiling.blocks(blocks, tiling.sums(self, out))
             self._walks(e, x, out, start=f"{blocks} * {ROWS}")
             return
-        ranked = slices(self, x.type)
+        ranked = None if e.lean == "rows" else slices(self, x.type)
         if ranked is None:
             self._walks(e, x, out)
             return
@@ -179,19 +179,20 @@ class Trees(Walk):
     def _walks(self, e: Emitter, x: Column, out: Column, *, start: str = "") -> None:
         """Walk the rows: few one by one, a block (without a start) eight at a time."""
         content = self._held().astype(np.float64)
-        packed = pack(self, content, held_as(self, x.type), self.alike())
+        packed, lean = packed_for(e, self, content, held_as(self, x.type), self.alike())
         if packed is None:
             self._one_by_one(e, x, out, start or "0")
             return
         sums = _Sums(e, self, out, packed.order)
-        alone = Walks(e, self, packed, x, block=False)
+        alone = walks_of(e, self, packed, x, lean, block=False)
         if start:
             alone.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone, start)
             return
         with e.block(f"if {e.rows} < {LANES}:"):
             alone.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone)
         with e.block("else:"):
-            Walks(e, self, packed, x, block=True).by_the_block(sums.begin, sums.take, sums.end)
+            walks = walks_of(e, self, packed, x, lean, block=True)
+            walks.by_the_block(sums.begin, sums.take, sums.end)
 
     def _one_by_one(self, e: Emitter, x: Column, out: Column, start: str) -> None:
         """Row after row, tree after tree."""
@@ -273,7 +274,7 @@ class _Sums:
     # One output of one row alone is kept in a register: memory would cost a wait at every tree.
 
     def begin_alone(self, i: str) -> None:
-        """The same for one row alone."""
+        """Begin the sum of row `i`, the only one of its call."""
         if not self.single:
             self.begin(i)
             return
@@ -281,14 +282,14 @@ class _Sums:
         self.total = self.e.var(f"{self.op.dtype}({start})", "s")
 
     def take_alone(self, i: str, t: str, content: str) -> None:
-        """The same for one row alone."""
+        """Add the leaf that row `i`, the only one, reaches in a tree."""
         if self.single:
             self.e.line(f"{self.total} = {self.total} + {self.value(content)}")
         else:
             self.take(i, t, content)
 
     def end_alone(self, i: str) -> None:
-        """The same for one row alone."""
+        """Store the sum of row `i`, the only one of its call."""
         if self.single:
             total = f"{self.total} / {self.by}" if self.by else self.total
             self.e.store(self.out.row(i), "0", total, self.op.dtype)
@@ -319,7 +320,7 @@ class TreeLeaves(Walk):
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
         start, number = "0", self.number.array.astype(np.int64)
-        tiled = tiles(self, x.type, number)
+        tiled = None if e.lean == "rows" else tiles(self, x.type, number)
         if tiled is not None:
             blocks = tiled.full_blocks(e)
             tiling = Tiling(e, self, tiled, x)
@@ -330,7 +331,7 @@ class TreeLeaves(Walk):
     def _walks(self, e: Emitter, x: Column, out: Column, start: str) -> None:
         """Row after row."""
         numbers = np.arange(len(self.number)).astype(np.float64)
-        packed = pack(self, numbers, held_as(self, x.type))
+        packed, lean = packed_for(e, self, numbers, held_as(self, x.type))
         if packed is None or packed.order is None:
             number = e.address(whole(self.number), "int64")
         else:
@@ -344,7 +345,8 @@ class TreeLeaves(Walk):
             """There is nothing to do for the whole row."""
 
         if packed is not None:
-            Walks(e, self, packed, x, block=False).one_by_one(nothing, take, nothing, start)
+            walks = walks_of(e, self, packed, x, lean, block=False)
+            walks.one_by_one(nothing, take, nothing, start)
             return
         roots, count = e.address(self.roots), e.size(len(self.roots))
         with e.loop(e.rows, start) as i:

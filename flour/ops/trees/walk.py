@@ -170,7 +170,7 @@ class Nodes(Op, abstract=True):
         return leaf
 
     def passes(self, value: NDArray[np.float64], at: NDArray[np.int64]) -> Any:
-        """Whether each value goes left at the node of this number."""
+        """True if each value goes left at the node of this number."""
         threshold, missing, category = raw(self.threshold, self.missing, self.category)
         threshold, missing = threshold[at], missing[at]
         passed = value < threshold if self.strict else value <= threshold
@@ -182,7 +182,7 @@ class Nodes(Op, abstract=True):
         return np.where(gone, missing & 3 == LEFT, passed)
 
     def _member(self, value: NDArray[np.float64], at: NDArray[np.int64]) -> Any:
-        """Whether the value, cut to a whole number, is in the node's set."""
+        """True if the value, cut to a whole number, is in the node's set."""
         start = np.maximum(self.category.array[at].astype(np.int64), 0)
         limit = self.length.array[at].astype(np.int64) * 32
         inside = ((value > -1) if self.signed else (value >= 0)) & (value < limit) & (limit > 0)
@@ -272,7 +272,7 @@ def seen(value: Number, dtype: str, *, narrow: bool, absent: bool) -> Number:
 
 
 def is_member(value: Number, start: int, limit: int, words: Numbers, *, signed: bool) -> Any:
-    """Whether the value, cut to a whole number, is in the set whose words start here."""
+    """True if the value, cut to a whole number, is in the set whose words start here."""
     found = False
     least = value > -1.0 if signed else value >= 0.0
     if least and value < cast(limit, "float64") and limit > 0:

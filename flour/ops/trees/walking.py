@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flour.core.types import Vector
-from flour.ops.trees.lockstep import BEYOND, LANES, MANY, Coded, Packed, Shared
+from flour.ops.trees.lockstep import BEYOND, LANES, MANY, CodeSlots, Packed, Shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,7 @@ class Walks:
                     e.line(f"{content} = -math.inf")
             e.store(self.slots, f"{start} + {self.count} + 1 + {u}", content, self.dtype)
 
-    def _look_at_codes(self, codes: Coded, row: str, start: str) -> None:
+    def _look_at_codes(self, codes: CodeSlots, row: str, start: str) -> None:
         """Fill the slots of codes: NaN for a value that is no category, as no node tests for it."""
         e = self.e
         column, zero = e.address(codes.column), e.address(codes.zero)
@@ -171,7 +171,8 @@ class Walks:
                 e.store(self.places, lane, root, "int64")
             self.walk()
             with e.loop(f"min({LANES}, {self.trees} - {first})") as lane:
-                take(i, e.var(f"{first} + {lane}", "t"), self.held(lane))
+                t = e.var(f"{first} + {lane}", "t")
+                take(i, t, self.held(lane, t))
 
     def by_the_block(self, begin: Begin, take: Take, end: Begin) -> None:
         """Tree after tree, eight rows at a time, for as many rows as there are slots for."""
@@ -186,7 +187,7 @@ class Walks:
                 start = e.var(f"{b} * {LANES}", "h")
                 self._eight_rows(start, count, t)
                 with e.loop(f"min({LANES}, {count} - {start})") as lane:
-                    take(f"({first} + {start} + {lane})", t, self.held(lane))
+                    take(f"({first} + {start} + {lane})", t, self.held(lane, t))
             with e.loop(count) as i:
                 end(f"({first} + {i})")
 
@@ -217,8 +218,8 @@ class Walks:
             return small, bits
         return f"{small}_codes", [*bits, f"{self.count} + 1"]
 
-    def held(self, lane: str) -> str:
-        """The content of the leaf at the end of a walk, or its number for nodes of eight bytes."""
+    def held(self, lane: str, tree: str) -> str:
+        """The content of the tree's leaf at the end of a walk, or its number in small nodes."""
         node = self.e.load(self.places, lane, "int64")
         if self.shift:
             return f"int64({self.e.load(self.nodes, f'2 * {node}', 'int32', constant=True)})"

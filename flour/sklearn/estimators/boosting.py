@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 from flour.core import provenance
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
+from flour.ops.categories import Coding, codes_of, pick
+from flour.ops.categorise import flatten
 from flour.ops.trees.trees import Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
 from flour.sklearn.estimators.compose import columns_of
 from flour.sklearn.estimators.forests import covers, table
+from flour.sklearn.versions import renewed
 
 
 @adapts("sklearn.ensemble.GradientBoostingClassifier")
@@ -60,8 +63,8 @@ def _first_guess(
         return _constant_guess(fit, to), None
     to.need(
         not hasattr(fit, "classes_"),
-        "a gradient boosting classifier that starts from an estimator of your own",
-        hint="start from init=None or init='zero'",
+        f"a gradient boosting classifier that starts from {type(fit.init_).__name__}",
+        hint="train it with init=None or init='zero'",
     )
     narrow = x.cast("float32")  # the data has been narrowed for the trees by then
     return np.zeros(outputs), to.predict(fit.init_, narrow, "init")["value"].as_vector()
@@ -128,6 +131,8 @@ def _hist(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The raw predictions: the baseline, then every iteration's trees."""
     outputs = fit.n_trees_per_iteration_
     trees = [tree for iteration in fit._predictors for tree in iteration]
+    if any(renewed(tree) is not tree for tree in trees[:1]):  # one version fitted them all
+        trees = [*map(renewed, trees)]
     starts = np.cumsum([0, *(len(tree.nodes) for tree in trees)])
     leaves = np.cumsum([0, *(int(tree.nodes["is_leaf"].sum()) for tree in trees)])
     words = np.cumsum([0, *(tree.raw_left_cat_bitsets.size for tree in trees)])
@@ -155,19 +160,22 @@ def _hist_nodes(
     nodes: NDArray[Any], first_node: int, first_leaf: int, first_word: int
 ) -> dict[str, NDArray[Any]]:
     inner = nodes["is_leaf"] == 0
-    categorical = inner & (nodes["is_categorical"] != 0)
+    if "is_categorical" not in (nodes.dtype.names or ()):  # to 0.23
+        limits, categorical = nodes["threshold"], np.zeros(len(nodes), np.bool_)
+        places = np.zeros(len(nodes), np.int64)
+    else:
+        limits, categorical = nodes["num_threshold"], inner & (nodes["is_categorical"] != 0)
+        places = first_word + 8 * nodes["bitset_idx"].astype(int)
     number = first_leaf + np.cumsum(~inner) - 1
     directions = np.where(nodes["missing_go_to_left"] != 0, LEFT, RIGHT)
     return {
-        "feature": _i4(np.where(inner, nodes["feature_idx"], -1)),
-        "threshold": np.where(inner, nodes["num_threshold"], 0.0),
+        "feature": np.where(inner, _i4(nodes["feature_idx"]), np.int32(-1)),
+        "threshold": np.where(inner, limits, 0.0),
         "left": _i4(np.where(inner, nodes["left"].astype(int) + first_node, number)),
         "right": _i4(np.where(inner, nodes["right"].astype(int) + first_node, 0)),
         "missing": np.where(inner, directions, COMPARED).astype(np.uint8),
         "value": nodes["value"][~inner][:, None].astype(np.float64),
-        "category": _i4(
-            np.where(categorical, first_word + 8 * nodes["bitset_idx"].astype(int), -1)
-        ),
+        "category": _i4(np.where(categorical, places, -1)),
         "length": _i4(np.where(categorical, 8, 0)),
     }
 
@@ -182,14 +190,31 @@ def _hist_columns(fit: Fitted, x: Flow, to: Importer) -> Flow:
     The encoder gives NaN for an unseen category, and NaN goes the way of missing values.
     """
     if fit._preprocessor is None:
-        return to.doubles(x)
+        return _known_categories(fit, to.doubles(x), to)
     prepare = fit._preprocessor
     where = prepare._transformer_to_input_indices
     parts = []
     if len(where["encoder"]):
-        encoder = prepare.named_transformers_["encoder"]
+        encoder = next(step for name, step, _ in prepare.transformers_ if name == "encoder")
         with provenance.step("categories"):
             parts.append(to.transform(encoder, columns_of(x, where["encoder"]), "encoder"))
     if len(where["numerical"]):
         parts.append(to.doubles(columns_of(x, where["numerical"])))
     return parts[0].concat(*parts[1:])
+
+
+def _known_categories(fit: Fitted, x: Flow, to: Importer) -> Flow:
+    """The columns for trees of versions to 1.3, which ask for the categories' own numbers."""
+    places = [] if fit.is_categorical_ is None else np.flatnonzero(fit.is_categorical_).tolist()
+    if not places:
+        return x
+    known = [np.unique(np.trunc(fit._bin_mapper.bin_thresholds_[j])).tolist() for j in places]
+    codings = [Coding(np.arange(len(values))) for values in known]
+    chosen = pick(x, places)  # fractions are cut off; from 1.2 on, below zero nothing is known
+    chosen = chosen.floor() if to.fitted >= (1, 2) else chosen.trunc()
+    codes = codes_of(chosen, known, codings, to, strict=False)
+    found = codes.look_up(*flatten(known, np.float64), np.full(len(places), np.nan))
+    others = [j for j in range(x.type.width) if j not in places]  # type: ignore[union-attr]  # they are doubles
+    if not others:
+        return found
+    return found.concat(pick(x, others)).select(np.argsort([*places, *others]))

@@ -42,13 +42,15 @@ def _member(item: Fitted, x: Flow, to: Importer) -> Flow:
 
 def _curved(item: Fitted, outputs: dict[str, Flow]) -> Flow:
     """A sigmoid or an isotonic curve for each class that the classifier knows."""
-    numbers = np.searchsorted(item.classes, item.estimator.classes_)
-    if len(item.classes) == 2:
+    # Of a classifier that was fitted before, 0.22 has them elsewhere.
+    classes = item.label_encoder_.classes_ if item.classes is None else item.classes
+    numbers = np.searchsorted(classes, item.estimator.classes_)
+    if len(classes) == 2:
         second = _curve(item.calibrators[0], _second(outputs))
         return second.one_minus().concat(second)
     columns = _columns(item, outputs)
     curves = [_curve(c, column) for c, column in zip(item.calibrators, columns, strict=False)]
-    return _in_place(curves, numbers, len(item.classes)).proportions()
+    return _in_place(curves, numbers, len(classes)).proportions()
 
 
 def _second(outputs: dict[str, Flow]) -> Flow:

@@ -24,7 +24,11 @@ def passes_through(step: Any) -> bool:
     return type(step).__name__ == "FunctionTransformer" and step.func is None
 
 
-@adapts("sklearn.pipeline.Pipeline", "imblearn.pipeline.Pipeline")
+@adapts(
+    "sklearn.pipeline.Pipeline",
+    "imblearn.pipeline.Pipeline",
+    "feature_engine.pipeline.pipeline.Pipeline",
+)
 def _pipeline(fit: Fitted, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
     for name, step in fit.steps[:-1]:
         if not passes_through(step):

@@ -222,7 +222,7 @@ def _ada_boost_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]
 
 
 def _leanings(shares: Flow, count: int) -> Flow:
-    """How far a child's probabilities lean to each class (SAMME.R)."""
+    """The leaning of a child's probabilities to each class (SAMME.R)."""
     assert isinstance(shares.type, Vector)
     tiny = np.finfo(shares.type.dtype).eps
     logs = shares.clip([tiny], [np.inf]).log()

@@ -109,7 +109,8 @@ def _shares(estimators: Sequence[Any]) -> list[Any]:
     trees = [each.tree_ for each in estimators]
     for at, tree in enumerate(trees):
         totals = tree.value.sum(axis=2, keepdims=True)
-        if (np.abs(totals[totals != 0] - 1) > 1e-6).any():
+        weights = np.abs(totals - 1) > 1e-6
+        if weights.any() and totals[weights].any():  # not only of rows without a weight
             trees[at] = _TreeOfShares(tree, tree.value / np.where(totals == 0, 1.0, totals))
     return trees
 

@@ -71,7 +71,7 @@ def _function_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
         clipped = _clipped(fit, x, to)
         if clipped is not None:
             return clipped
-        call = partial(fit.func, **fit.kw_args)
+        call = partial(fit.func, **fit.kw_args) if callable(fit.func) else fit.func
         return python_columns(call, fit, x, to, "the function is called with arguments of its own")
     made = _of_numpy(fit.func, to.matrix(x)) if isinstance(fit.func, np.ufunc) else None
     if made is not None:

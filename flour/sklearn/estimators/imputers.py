@@ -13,7 +13,7 @@ from flour.language.flow import Flow
 from flour.ops.categories import pick, text_columns
 from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText, IsMissingText
 from flour.ops.record import Bundle
-from flour.ops.require import RequirePresent
+from flour.ops.require import RequireAny, RequirePresent
 
 
 @adapts("sklearn.impute.SimpleImputer")
@@ -190,9 +190,13 @@ def _iterative_imputer(fit: Fitted, x: Flow, to: Importer) -> Flow:
 
 
 def _rounds(fit: Fitted, x: Flow, filled: Flow, to: Importer) -> Flow:
-    steps = fit.imputation_sequence_
+    x = RequireAny(type(fit).__name__)(x)  # alone, a row without any value skips the rounds
+    steps, width = fit.imputation_sequence_, filled.type.width  # type: ignore[union-attr]  # a matrix
+    # To 0.22, one number for all columns.
+    bounds = (np.asarray(each, np.float64) for each in (fit._min_value, fit._max_value))
+    low, high = (np.broadcast_to(each, width) for each in bounds)
     if all(name_of(type(step.estimator)) in _LINEAR for step in steps):
-        weights = np.zeros((len(steps), len(fit._min_value)))
+        weights = np.zeros((len(steps), width))
         for row, step in zip(weights, steps, strict=True):
             row[step.neighbor_feat_idx] = np.ravel(step.estimator.coef_)
         return x.impute_in_turn(
@@ -200,27 +204,29 @@ def _rounds(fit: Fitted, x: Flow, filled: Flow, to: Importer) -> Flow:
             targets=np.array([step.feat_idx for step in steps], np.int64),
             weights=weights,
             biases=np.array([np.ravel(step.estimator.intercept_)[0] for step in steps], np.float64),
-            low=np.asarray(fit._min_value, np.float64),
-            high=np.asarray(fit._max_value, np.float64),
+            low=low,
+            high=high,
         )
     to.need(
         len(steps) <= _MOST_STEPS,
         f"{len(steps)} regressions in turn are too many that are not linear",
         "use a linear estimator, or a smaller max_iter",
     )
-    width = len(fit._min_value)
     made, anything = filled, x.is_nan().cast("int64").sum().less([width])
     for step in steps:
-        made = _predicted(fit, step, x, made, to)
+        target = int(step.feat_idx)
+        made = _predicted(step, x, made, (low[target], high[target]), to)
     return anything.where(made, filled)
 
 
-def _predicted(fit: Fitted, step: Fitted, x: Flow, made: Flow, to: Importer) -> Flow:
+def _predicted(
+    step: Fitted, x: Flow, made: Flow, limits: tuple[float, float], to: Importer
+) -> Flow:
     """One column written anew, the others as they are."""
-    target, width = int(step.feat_idx), len(fit._min_value)
+    target, width = int(step.feat_idx), made.type.width  # type: ignore[union-attr]  # a matrix
     name = f"imputation_sequence_[{target}]"
     value = to.predict(step.estimator, made.select(step.neighbor_feat_idx), name)["value"]
-    value = value.as_float().clip([fit._min_value[target]], [fit._max_value[target]])
+    value = value.as_float().clip([limits[0]], [limits[1]])
     missing = x.element(target).is_nan()
     column = missing.where(value.cast_like(made), made.element(target)).as_vector()
     parts = [column]

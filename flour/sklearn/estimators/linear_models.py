@@ -74,15 +74,17 @@ def _logistic(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 )
 def _linear_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     scores = affine(to.matrix(x), fit.coef_, fit.intercept_)
-    chances = _chances(scores, fit) if hasattr(fit, "predict_proba") else None
+    chances = _chances(scores, fit, to) if hasattr(fit, "predict_proba") else None
     return to.classifier(fit.classes_, scores, chances)
 
 
-def _chances(scores: Flow, fit: Fitted) -> Flow:
+def _chances(scores: Flow, fit: Fitted, to: Importer) -> Flow:
     """Probabilities of independent two-class models, made to add up."""
     binary = len(fit.classes_) == 2
     if fit.loss in ("log_loss", "log"):  # to 1.0
         chances = scores.sigmoid()
+        if not binary and to.fitted < (1, 9):  # where all are zero, none adds up to one
+            return chances / chances.sum()
     else:
         # The second class's probability goes into a float64 array for data of any dtype.
         clipped = scores.clip([-1.0], [1.0])

@@ -9,6 +9,7 @@ from flour.language.flow import Flow
 from flour.ops.nearest import WeightedRows
 from flour.ops.neighbours import fitted_points, nearest
 from flour.sklearn.estimators.kernel_models import kernel_components
+from flour.sklearn.versions import renewed
 
 
 @adapts("sklearn.manifold.Isomap")
@@ -24,7 +25,9 @@ def _isomap(fit: Fitted, x: Flow, to: Importer) -> Flow:
     # The library writes the ways down in the data's own float width, and goes on in float64.
     kernel = ways.cast_like(to.floats(x)).square().multiply(-0.5)
     wide = fit.kernel_pca_.X_fit_.dtype != np.float32
-    return kernel_components(fit.kernel_pca_, kernel.cast("float64") if wide else kernel, to)
+    return kernel_components(
+        renewed(fit.kernel_pca_), kernel.cast("float64") if wide else kernel, to
+    )
 
 
 @adapts("sklearn.manifold.LocallyLinearEmbedding")

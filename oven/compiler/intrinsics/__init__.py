@@ -1,1 +1,1 @@
-"""What emitted source may call besides arithmetic and memory: text, counts, trees."""
+"""Functions for emitted source beyond arithmetic and memory: text, counts, trees."""

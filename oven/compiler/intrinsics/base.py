@@ -1,4 +1,4 @@
-"""What a call in native code can stand for: code of LLVM, or a function written in Python."""
+"""Meanings of a call in native code: code of LLVM, or a function written in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What emitted code says about trees without masks of rows: leaves are chosen from below.
+"""Words of emitted code for trees without masks of rows: leaves are chosen from below.
 
 From the deepest node to the root, each node chooses for every row between the leaves that the row
 would reach from its two children. That is one comparison of ranks and one blend of two vectors of
@@ -43,7 +43,7 @@ def intrinsics() -> dict[str, Intrinsic | int]:
 
 
 def masks() -> bool:
-    """Whether comparisons of vectors of bytes end in mask registers here."""
+    """True if comparisons of vectors of bytes end in mask registers here."""
     return machine.has("avx512bw")
 
 

@@ -68,12 +68,12 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]  # llvmlite is untyped
     def place(self, where: Values, kind: ir.Type, held: ir.Type | None = None) -> Value:
         """A pointer to an element, by its array's address and its index; or to what it holds."""
         base, index = where
-        found = self.gep(self.pointer(base, kind), [index], source_etype=kind)
+        found = self.gep(self.pointer(base, kind), [index])
         return found if held is None else self.bitcast(found, held.as_pointer())
 
     def read(self, address: Value, kind: ir.Type, align: int = 1) -> Value:
         """A number or a vector at an address."""
-        return self.load(self.pointer(address, kind), typ=kind, align=align)
+        return self.load(self.pointer(address, kind), align=align)
 
     def write(self, value: Value, address: Value, align: int = 1) -> None:
         """Store a number or a vector at an address."""
@@ -81,7 +81,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]  # llvmlite is untyped
 
     def item(self, base: Value, index: Value, kind: ir.Type, *, constant: bool = True) -> Value:
         """An element; what is constant nobody writes during the call."""
-        value = self.load(self.place((base, index), kind), typ=kind)
+        value = self.load(self.place((base, index), kind))
         return self.unchanging(value) if constant else value
 
     def put(self, base: Value, index: Value, value: Value) -> None:
@@ -93,7 +93,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]  # llvmlite is untyped
         return self.read(self.add(base, number * kind.count * size_of(kind.element)), kind)
 
     def first(self, count: Value, lanes: int) -> Value:
-        """Whether each of so many lanes is among the first `count`."""
+        """True if each of so many lanes is among the first `count`."""
         return self.icmp_signed("<", in_order(lanes, kind=WORD), self.all(count, lanes))
 
     def without_nan(self, known: Values, found: Values) -> Values:
@@ -130,9 +130,9 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]  # llvmlite is untyped
     def gather(self, base: Value, place: Value, kind: ir.Type) -> Value:
         """The elements at these places, lane by lane."""
         count, size = place.type.count, size_of(kind)
-        where = self.gep(self.pointer(base, kind), [place], source_etype=kind)
+        where = self.gep(self.pointer(base, kind), [WORD(0)])
         # As many pointers as there are places, which llvmlite's builder does not know.
-        where.type = ir.VectorType(ir.PointerType(), count)
+        where.indices, where.type = [place], ir.VectorType(kind.as_pointer(), count)
         result = ir.VectorType(kind, count)
         every, rest = same(ir.VectorType(BIT, count), 1), ir.Constant(result, ir.Undefined)
         name = f"llvm.masked.gather.v{count}f{8 * size}.v{count}p0"
@@ -168,7 +168,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]  # llvmlite is untyped
         return made
 
     def exceeded(self, pivots: Values, value: Value, places: ir.VectorType) -> Value:
-        """How many pivots (two registers of them; the last is none) each value exceeds."""
+        """The number of pivots (two registers; the last is not one) that each value exceeds."""
         place, half = same(places, 0), int(value.type.count)
         while half:
             limit = self.looked_up(pivots, self.add(place, half - 1))

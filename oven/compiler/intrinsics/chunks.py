@@ -1,6 +1,6 @@
 """Sixty-four bytes at once, groups of a dictionary's slots, single bits: what text is read with.
 
-The functions for text in Python (text, patterns, counts) are written over these.
+The functions for text in Python (text, patterns, counts, subwords, merges) are written over these.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from llvmlite import ir
 from llvmlite.ir import Value
 
 from oven.compiler import machine
-from oven.compiler.intrinsics import counts, patterns, text
+from oven.compiler.intrinsics import counts, merges, patterns, subwords, text
 from oven.compiler.intrinsics.base import Routine, Values
 from oven.compiler.intrinsics.builder import Builder, same, typed
 from oven.compiler.kinds import BIT, BOOL, BYTE, INT64, NOTHING, UINT64, WORD
@@ -24,7 +24,16 @@ _SHORT = frozenset(
     (
         *("text_width", "text_small", "text_kind_at", "text_word", "text_hash", "text_tag"),
         *("text_group", "text_goes_on", "text_is", "text_alike", "text_aim", "text_place"),
-        *("text_add", "text_meet", "text_turn", "text_scramble"),
+        *(
+            "text_add",
+            "text_meet",
+            "text_turn",
+            "text_scramble",
+            "text_entry",
+            "text_pair",
+            "text_look",
+            "text_rank",
+        ),
     )
 )
 
@@ -42,7 +51,7 @@ def intrinsics() -> dict[str, Intrinsic | int]:
         "odd_bytes": typed((INT64,), INT64, lambda b, args: _odd(b, b.read(args[0], _BYTES))),
         "kinds_of_bytes": typed((INT64, INT64), INT64, _kinds_of_bytes),
     }
-    for module in (text, patterns, counts):
+    for module in (text, patterns, counts, subwords, merges):
         for name, item in vars(module).items():
             if name.startswith("text_") and isinstance(item, FunctionType):
                 made[name] = Routine(item, inline=name in _SHORT)
@@ -54,7 +63,7 @@ def intrinsics() -> dict[str, Intrinsic | int]:
 def _seek_slots(b: Builder, args: Values) -> Value:
     """Eight slots at once, xor the tag: the least of them, taken as numbers without a sign."""
     group = ir.VectorType(WORD, 8)
-    held = b.load(b.place(args[:2], WORD, group), align=8, typ=group)
+    held = b.load(b.place(args[:2], WORD, group), align=8)
     every = b.all(b.shl(args[2], 32), 8)
     slots = [b.xor(b.unchanging(held), every)]
     return b.intrinsic("llvm.vector.reduce.umin.v8i64", slots, WORD)
@@ -66,7 +75,7 @@ def _each(b: Builder, byte: Value) -> Value:
 
 
 def _bytes_within(b: Builder, args: Values) -> Value:
-    """Which of 64 bytes are `low` or up to `span` above it: a bit for each."""
+    """A bit for each of 64 bytes: set for those from `low` up to `span` above it."""
     above = b.sub(b.read(args[0], _BYTES), _each(b, args[1]))
     return b.bitcast(b.icmp_unsigned("<=", above, _each(b, args[2])), WORD)
 
@@ -81,12 +90,12 @@ def _copy_small(b: Builder, args: Values) -> Value:
 
 
 def _odd(b: Builder, numbers: Value) -> Value:
-    """Which of 64 bytes are odd: a bit for each."""
+    """A bit for each of 64 bytes: set for odd ones."""
     return b.bitcast(b.trunc(numbers, ir.VectorType(BIT, 64)), WORD)
 
 
 def _kinds_of_bytes(b: Builder, args: Values) -> Value:
-    """Which of 64 bytes of ASCII have an odd entry in a table of 128 bytes: a bit for each."""
+    """A bit for each of 64 bytes of ASCII: set for those with an odd entry in a table of 128."""
     entries = b.read(args[0], _BYTES)
     if machine.has("avx512vbmi"):  # never called elsewhere: see permutes128
         low, high = (b.chunk(args[1], k, _BYTES) for k in (0, 1))

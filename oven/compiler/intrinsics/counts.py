@@ -71,7 +71,7 @@ def text_word(where: int, size: int) -> int:
 
 
 def text_tag(where: int, size: int, code: int) -> int:
-    """What stands in a key's slot beside its number: texts of up to three bytes themselves.
+    """The tag in a key's slot beside its number: texts of up to three bytes themselves.
 
     Its highest bit is zero, as an empty slot's is one.
     """
@@ -103,7 +103,7 @@ def text_find(where: int, size: int, offsets: int, data: int, slots: int, homes:
 
 
 def text_goes_on(slots: int, slot: int) -> bool:
-    """Whether keys whose home is this group, or one before it, stand behind it."""
+    """True if keys of this group, or of one before it, stand behind it."""
     return ldc_int64(slots, slot + 7) & _ENDS == 0
 
 
@@ -155,7 +155,7 @@ def text_place(
 
 
 def text_clear(places: int, width: int, count: int) -> int:
-    """Whether columns are few beside what is to be counted: then there is a zero for each of them.
+    """True if columns are few beside the tokens to count: then each has a zero of its own.
 
     Counting is a third of the work then, and clearing 16 columns takes less than counting one.
     """
@@ -375,7 +375,7 @@ def text_triples(
 
 
 def text_is(where: int, size: int, offsets: int, data: int, number: int) -> bool:
-    """Whether some bytes are the text of this number."""
+    """True if some bytes are the text of this number."""
     start = ldc_int64(offsets, number)
     if ldc_int64(offsets, number + 1) - start != size:
         return False
@@ -385,7 +385,7 @@ def text_is(where: int, size: int, offsets: int, data: int, number: int) -> bool
 
 
 def text_alike(left: int, right: int, size: int) -> bool:
-    """Whether up to 24 bytes are equal; eight before the right ones may be read, none behind.
+    """True if up to 24 bytes are equal; eight before the right ones may be read, none behind.
 
     How many there are could not be guessed, so three words are always compared: the last, which
     begins before the bytes where they are fewer, and the first and the second or again the last.
@@ -431,7 +431,7 @@ def text_murmur(where: int, size: int) -> int:
 
 
 def text_surrogate(where: int, size: int) -> bool:
-    """Whether half of a pair of UTF-16 is among the characters, which no hash takes."""
+    """True if half of a pair of UTF-16 is among the characters, which no hash takes."""
     for place in range(size - 2):
         if ld_uint8(where, place) == 237 and ld_uint8(where, place + 1) >= 160:
             return True

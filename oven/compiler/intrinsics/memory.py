@@ -44,7 +44,7 @@ def _load(kind: Kind, *, constant: bool = False, align: int | None = None) -> Ty
     held = _held(kind)
 
     def write(b: Builder, args: Values) -> ir.Value:
-        value = b.load(b.place(args, held), align=align, typ=held)
+        value = b.load(b.place(args, held), align=align)
         if constant:
             b.unchanging(value)
         return b.icmp_unsigned("!=", value, held(0)) if kind is BOOL else value

@@ -54,7 +54,7 @@ def intrinsics() -> dict[str, Intrinsic | int]:
 
 
 def _rank(b: Builder, args: Values) -> None:
-    """How many thresholds each value exceeds: as rank64 of oven.compiler.intrinsics.slices.
+    """The number of thresholds each value exceeds: as rank64 of oven.compiler.intrinsics.slices.
 
     The pivots leave less than a sixteenth of the thresholds, which are halved until at most fifteen
     are left. Those stand side by side, and each value is compared with all of them.
@@ -174,7 +174,7 @@ class _Lanes:
         return self.builder.sub(count, self.builder.sext(above, self.whole))
 
     def exceeded(self, known: Values, limits: Value, count: Value, far: Value) -> Values:
-        """How many of the limits, so many bytes from each other, each value exceeds."""
+        """The number of limits, at this distance from each other, that each value exceeds."""
         b = self.builder
 
         def step(k: Value, before: Values) -> Values:
@@ -185,7 +185,7 @@ class _Lanes:
         return b.loop(count, [same(self.whole, 0)] * len(known), step)
 
     def all_exceeded(self, known: Values, limits: Value) -> Values:
-        """How many of the limits in front of the first infinite one each value exceeds."""
+        """The number of limits in front of the first infinite one that each value exceeds."""
         b, limit = self.builder, [WORD(0)]
 
         def look(phis: Values) -> Value:
@@ -220,7 +220,7 @@ class _Lanes:
         return b.loop(times, (place,), step)[0]
 
     def beside(self, value: Value, place: Value, thresholds: Value, registers: Value) -> Value:
-        """How many thresholds each value exceeds among so many registers of them from a place."""
+        """The number of thresholds that each value exceeds, in these registers from a place on."""
         b, lanes = self.builder, range(self.count)
         numbers = [b.extract_element(value, INT(lane)) for lane in lanes]
         numbers = [b.all(number, self.count) for number in numbers]

@@ -204,7 +204,7 @@ def sigmoid(x: float) -> float:
 
 
 def sigmoid_alone(x: float) -> float:
-    """The same with the C library's exp, which is faster for one number at a time."""
+    """`sigmoid` with the C library's exp, which is faster for one number at a time."""
     return type_of(x, 1) / (type_of(x, 1) + exp_alone(-x))
 
 

@@ -98,7 +98,7 @@ def text_hopeful(
     start: int,
     count: int,
 ) -> int:
-    """What text_tokens leaves: the matches from a place and a state on; how many there are in all.
+    """The matches from a place and a state on, left by text_tokens; their number in all.
 
     `hopes` has the number of states, then for each set of hopeful states what it becomes ahead of
     a character of each kind, and whether each state is in it; first the set behind the end. The

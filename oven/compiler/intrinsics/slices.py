@@ -1,4 +1,4 @@
-"""What emitted code says about trees scored sixty-four rows at a time: see flour.ops.trees.slices.
+"""Words of emitted code for trees scored 64 rows at a time: see flour.ops.trees.slices.
 
 A set of rows is the bits of one number, so a test of all of them is one comparison of a vector of
 ranks, and following it to the children is two operations on whole numbers. Written as the
@@ -116,7 +116,7 @@ def _failed(b: Builder, ranks: Value, nodes: Value, k: Value) -> Value:
 
 
 def _rank(b: Builder, args: Values) -> None:
-    """How many thresholds each of 64 values exceeds, in ranks of one byte.
+    """The number of thresholds each of 64 values exceeds, in ranks of one byte.
 
     Arguments: the values; the thresholds, ascending, padded to one fewer than a power of two with
     what nothing exceeds; which power (at least four); where the ranks go, and how many times.
@@ -228,7 +228,7 @@ def _fold(b: Builder, args: Values, *, index: ir.IntType, value: ir.Type) -> Non
 
 
 def _member64(b: Builder, args: Values) -> Value:
-    """Which of 64 codes (bytes below 64, at an address) are among the members."""
+    """A mask of the 64 codes (bytes below 64, at an address) that are among the members."""
     codes, members = args
     found, flags = b.read(codes, _RANKS), ir.VectorType(BIT, ROWS)
     if machine.has("avx512bitalg"):
@@ -271,7 +271,7 @@ def _bytes64(b: Builder, args: Values) -> None:
 
 
 def _rank_alone(b: Builder, args: Values) -> Value:
-    """How many thresholds, as in rank64, one value exceeds; any number for NaN.
+    """The number of thresholds, as in rank64, one value exceeds; any number for NaN.
 
     It is compared with all pivots, then with all thresholds up to the next pivot: no branch to
     predict, and nothing that waits for more than one comparison.

@@ -1,4 +1,4 @@
-"""What emitted code says about adding up the leaves of few trees: see flour.ops.trees.tiles.
+"""Words of emitted code for adding up the leaves of few trees: see flour.ops.trees.tiles.
 
 The leaves of all trees are known before anything is added, so the sums stay in registers.
 """

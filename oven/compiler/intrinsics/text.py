@@ -62,7 +62,7 @@ _FROM_BLANK = 0x5F5F5F5F5F5F5F5F
 
 
 def text_width(lead: int) -> int:
-    """How many bytes the character that begins with this byte has."""
+    """The number of bytes of the character that begins with this byte."""
     return 1 + (lead >= 192) + (lead >= 224) + (lead >= 240)
 
 
@@ -81,12 +81,12 @@ def text_code(where: int, place: int) -> int:
 
 
 def text_kind(code: int, index: int, blocks: int) -> int:
-    """What kind of character this is, out of a table of bytes (see flour.strings.unicode)."""
+    """The kind of a character, out of a table of bytes (see flour.strings.unicode)."""
     return int64(ldc_uint8(blocks, ldc_uint16(index, code >> 8) * 256 + (code & 255)))
 
 
 def text_kind_at(where: int, place: int, index: int, blocks: int) -> int:
-    """What kind of character begins here; the first block of the table holds ASCII."""
+    """The kind of the character that begins here; the first block of the table holds ASCII."""
     lead = int64(ld_uint8(where, place))
     if lead < 128:
         return int64(ldc_uint8(blocks, lead))
@@ -180,7 +180,7 @@ def text_small(word: int, fold: int) -> int:
 
 
 def text_is_final(where: int, size: int, place: int, index: int, blocks: int) -> bool:
-    """Whether a sigma ends a word: a cased letter before it and none behind it.
+    """True if a sigma ends a word: a cased letter before it and none behind it.
 
     Kinds: 1 has case, 2 is looked through.
     """
@@ -318,7 +318,7 @@ def text_stretches(where: int, size: int, made: int, index: int, blocks: int, le
 
 
 def text_kinds(source: int, ranges: int, most: int) -> int:
-    """Which of 64 bytes are in one of some ranges: a bit for each."""
+    """A bit for each of 64 bytes: set for those in one of the ranges."""
     kinds = int64(0)
     for item in range(0, most, 2):
         kinds |= bytes_within(source, ld_int64(ranges, item), ld_int64(ranges, item + 1))
@@ -343,7 +343,7 @@ def text_ranges(blocks: int, made: int) -> int:
 
 
 def text_plain_end(base: int, size: int, place: int) -> int:
-    """Where the run of ASCII that begins at a place ends."""
+    """The end of the run of ASCII that begins at a place."""
     while place + 64 <= size:
         high = ~bytes_within(base + place, 0, 127)
         if high != 0:
@@ -360,7 +360,7 @@ def text_plain_end(base: int, size: int, place: int) -> int:
 def text_rest(
     where: int, size: int, made: int, index: int, blocks: int, least: int, place: int, count: int
 ) -> tuple[int, int]:
-    """What text_stretches leaves: the runs from some place on, character by character.
+    """The runs from a place on, character by character, left by text_stretches.
 
     It goes on for 64 bytes and to the end of a run; where that is, and how many runs there are.
     """
@@ -499,7 +499,7 @@ def text_word_runs(
 
 
 def text_same(left: int, right: int, size: int) -> bool:
-    """Whether two runs of bytes are equal."""
+    """True if two runs of bytes are equal."""
     place = 0
     while place + 8 <= size:
         if peek_int64(left + place, 0) != peek_int64(right + place, 0):

@@ -1,4 +1,4 @@
-"""What emitted code says about trees whose nodes compare numbers, not ranks: see
+"""Words of emitted code for trees whose nodes compare numbers, not ranks: see
 flour.ops.trees.tiles.
 
 A tile is 64 rows turned on their side: for each column 64 numbers in a row, so that one node tests
@@ -118,7 +118,7 @@ def _turned(b: Builder, rows: Values) -> Values:
 
 
 def _compare(b: Builder, args: Values, *, held: ir.Type, each: int) -> None:
-    """Which of 64 rows fail each node: those whose value is above the node's limit.
+    """A mask of the 64 rows that fail each node: their value is above the node's limit.
 
     Arguments: the tile; three whole numbers for each of its columns that is looked at (where it is
     in the tile, and where the nodes end that missing values fail and those they pass), the largest
@@ -180,7 +180,7 @@ def _seen(b: Builder, args: Values) -> None:
 
 
 def _rank(b: Builder, args: Values) -> None:
-    """How many thresholds each of 64 values exceeds: as rank64, for numbers of four bytes.
+    """The number of thresholds each of 64 values exceeds: as rank64, for numbers of four bytes.
 
     Arguments: the values, the address of the largest number that is missing; the thresholds, 31
     and one that nothing exceeds in two registers, and how many times that; where the ranks go, and

@@ -1,4 +1,4 @@
-"""What emitted code says about trees that are walked: eight walks in lock-step, or all in turns.
+"""Words of emitted code for walked trees: eight walks in lock-step, or all in turns.
 
 Written as the compiler's intermediate language, because eight walks side by side as Python text
 would take the compiler's front end longer than everything else in the stage.
@@ -58,7 +58,7 @@ def _walk_all(b: Builder, args: Values, *, kind: str) -> None:
     _Turns(_WALKS[kind](b, args[:-3], apart=False), *args[-3:]).write()
 
 
-class _Walk:
+class _EightWalks:
     """Writes the loop of eight walks."""
 
     def __init__(self, builder: Builder, args: Values, *, apart: bool) -> None:
@@ -86,7 +86,7 @@ class _Walk:
             builder.put(self.places, WORD(lane), a)
 
     def offset(self, lane: int) -> Value | None:
-        """Where a lane's slots start."""
+        """The start of a lane's slots."""
         return None if self.offsets is None else self.load(self.offsets, WORD(lane), WORD)
 
     def second(self, at: Value) -> Value:
@@ -98,7 +98,7 @@ class _Walk:
         return self.load(self.nodes, at, WORD)
 
     def moving(self, any_slot: Value) -> Value:
-        """Whether any of the nodes looks at a slot but the first."""
+        """True if any of the nodes looks at a slot but the first."""
         return self.builder.icmp_unsigned(">", any_slot, WORD(0xFFFFFFFF))
 
     def next(self, at: Value, second: Value, shift: Value | None) -> Value:
@@ -109,7 +109,7 @@ class _Walk:
         return builder.add(left, builder.shl(builder.zext(failed, WORD), WORD(1)))
 
     def failed(self, at: Value, number: Value, shift: Value | None) -> Value:
-        """Whether the node sends the walk right."""
+        """True if the node sends the walk right."""
         return self.exceeds(at, number, self.moved(number, shift))
 
     def moved(self, slot: Value, shift: Value | None) -> Value:
@@ -117,26 +117,26 @@ class _Walk:
         return slot if shift is None else self.builder.add(slot, shift)
 
     def exceeds(self, at: Value, number: Value, slot: Value) -> Value:
-        """Whether what the slot (of this number) holds fails the node's test."""
+        """True if what the slot (of this number) holds fails the node's test."""
         value = self.load(self.slots, slot, FLOATS["float64"])
         return self.fails(value, self.load(self.nodes, at, FLOATS["float64"]), number)
 
     def fails(self, value: Value, limit: Value, number: Value) -> Value:
-        """Whether the value is not <= the threshold: larger, or NaN."""
+        """True if the value is not <= the threshold: larger, or NaN."""
         return self.builder.fcmp_unordered(">", value, limit)
 
     def where(self, base: Value, index: Value, kind: ir.Type) -> Value:
         """The place of an element."""
-        return self.builder.gep(self.builder.pointer(base, kind), [index], source_etype=kind)
+        return self.builder.gep(self.builder.pointer(base, kind), [index])
 
     def load(self, base: Value, index: Value, kind: ir.Type, step: ir.Type | None = None) -> Value:
         """An element (one of every step); only nodes and words stay the same during the call."""
-        value = self.builder.load(self.where(base, index, step or kind), typ=kind)
+        value = self.builder.load(self.builder.place((base, index), step or kind, kind))
         varies = base in (self.places, self.offsets, self.slots, self.codes)
         return value if varies else self.builder.unchanging(value)
 
 
-class _SetWalk(_Walk):
+class _SetWalk(_EightWalks):
     """Some nodes test for sets of categories."""
 
     def __init__(self, builder: Builder, args: Values, *, apart: bool) -> None:
@@ -153,7 +153,7 @@ class _SetWalk(_Walk):
         return builder.select(chosen, outside, self.exceeds(at, number, slot))
 
     def outside(self, at: Value, slot: Value, is_set: Value) -> Value:
-        """Whether the slot's code is not in the node's set (any answer where it has none)."""
+        """True if the slot's code is not in the node's set (any answer where it has none)."""
         builder = self.builder
         code = self.load(self.codes, slot, WORD)
         span = builder.and_(self.load(self.nodes, at, WORD), builder.neg(is_set))
@@ -165,7 +165,7 @@ class _SetWalk(_Walk):
         return builder.not_(builder.trunc(bit, BIT))
 
 
-class _SmallWalk(_Walk):
+class _SmallWalk(_EightWalks):
     """Nodes of eight bytes, numbers of four."""
 
     def __init__(self, builder: Builder, args: Values, *, apart: bool) -> None:
@@ -194,7 +194,7 @@ class _SmallWalk(_Walk):
         return self.fails(value, self.load(self.nodes, at, FLOATS["float32"], WORD), number)
 
 
-class _CodeWalk(_Walk):
+class _CodeWalk(_EightWalks):
     """Some nodes test for one category: from a slot on, slots hold codes."""
 
     def __init__(self, builder: Builder, args: Values, *, apart: bool) -> None:
@@ -213,8 +213,8 @@ class _SmallCodeWalk(_CodeWalk, _SmallWalk):
     """Small nodes, some of them for one category."""
 
 
-_WALKS: dict[str, type[_Walk]] = {
-    "": _Walk,
+_WALKS: dict[str, type[_EightWalks]] = {
+    "": _EightWalks,
     "_codes": _CodeWalk,
     "_sets": _SetWalk,
     "_small": _SmallWalk,
@@ -235,7 +235,7 @@ class _Turns:
     is not each step's memory, as it is by walks in lock-step, but the first step's alone.
     """
 
-    def __init__(self, walk: _Walk, numbers: Value, ends: Value, count: Value) -> None:
+    def __init__(self, walk: _EightWalks, numbers: Value, ends: Value, count: Value) -> None:
         self.walk, self.builder = walk, walk.builder
         self.numbers, self.ends, self.count = numbers, ends, count
 
@@ -286,7 +286,7 @@ class _Turns:
         return builder.add(kept, builder.zext(walk.moving(second), WORD))
 
     def following(self, at: Value, second: Value) -> Value:
-        """Where the walk goes from here; its memory is asked for."""
+        """The next node of the walk; its memory is prefetched."""
         made = self.walk.next(at, second, None)
         self.builder.fetch(self.walk.where(self.walk.nodes, made, WORD))
         return made

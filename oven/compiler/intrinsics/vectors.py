@@ -28,7 +28,7 @@ def _quads() -> dict[str, Intrinsic]:
     kind, four = FLOAT64, vector(FLOAT64, 4)
 
     def load(b: Builder, args: Values) -> Value:
-        return b.load(b.place(args, kind.llvm, four.llvm), align=8, typ=four.llvm)
+        return b.load(b.place(args, kind.llvm, four.llvm), align=8)
 
     def store(b: Builder, args: Values) -> None:
         b.store(args[2], b.place(args[:2], kind.llvm, four.llvm), align=8)
@@ -49,7 +49,7 @@ def _of(kind: Kind, count: int) -> dict[str, Intrinsic]:
     def load(b: Builder, args: Values) -> Value:
         """The vector that starts at an element, which is not written during the call."""
         where = b.place(args, kind.llvm, lanes.llvm)
-        return b.unchanging(b.load(where, align=kind.bits // 8, typ=lanes.llvm))
+        return b.unchanging(b.load(where, align=kind.bits // 8))
 
     def store(b: Builder, args: Values) -> None:
         """Write the first `count` numbers of a vector (all of them if it has no more)."""

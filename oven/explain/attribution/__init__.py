@@ -1,4 +1,4 @@
-"""What each raw column adds to a score: exact where a program allows it, sampled elsewhere."""
+"""Contributions of raw columns to a score: exact where a program allows it, else sampled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def attribute(
     background: object = None,
     samples: int = 64,
 ) -> Attribution:
-    """What each raw column adds to each row's score: see docs/69-attribution.md.
+    """Contributions of each raw column to each row's score: see docs/reference/attribution.md.
 
     Without an `output`, the first of scores, value and probabilities is explained. Shares are
     against the mean of the `background` (some rows), or else against the training data as far as

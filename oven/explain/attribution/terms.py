@@ -39,7 +39,7 @@ class Weighted(NamedTuple):
     made: Made
 
 
-class Terms(NamedTuple):
+class ScoreTerms(NamedTuple):
     """A score as a sum."""
 
     score: Node
@@ -50,7 +50,7 @@ class Terms(NamedTuple):
     inexact: str = ""
 
 
-def terms(score: Node) -> Terms:
+def terms(score: Node) -> ScoreTerms:
     """The score as a sum of terms, as far as there are exact ones."""
     order = topological([score])
     columns, made = _made(order)
@@ -69,11 +69,11 @@ def terms(score: Node) -> Terms:
         if alone and (pulled is None or isinstance(item.op, Elementwise)):
             linear.append(Weighted(item, weights, made[item]))
         elif pulled is None:
-            return Terms(score, columns, (), (), item.op.name)
+            return ScoreTerms(score, columns, (), (), item.op.name)
         else:
             for source, part in zip(item.inputs, pulled, strict=True):
                 pending[source] = pending[source] + part if source in pending else part
-    return Terms(score, columns, tuple(linear), tuple(trees))
+    return ScoreTerms(score, columns, tuple(linear), tuple(trees))
 
 
 def width_of(kind: Type) -> int:
@@ -126,7 +126,7 @@ def _restated(item: Node) -> Node | None:
     return found.pop() if len(found) == 1 else None
 
 
-def at_terms(sum_of: Terms, linear: Sequence[Numbers], trees: Sequence[Numbers]) -> Numbers:
+def at_terms(sum_of: ScoreTerms, linear: Sequence[Numbers], trees: Sequence[Numbers]) -> Numbers:
     """The score where the terms have these values, which are one row each."""
     values: dict[Node, Columns] = {
         term.node: row.reshape((1, -1) if isinstance(term.node.type, Vector) else -1)

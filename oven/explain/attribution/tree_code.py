@@ -147,7 +147,7 @@ def _function(source: str, name: str) -> Callable[..., int]:
 
 
 def by_covers(paths: TreePaths, columns: int, values: Numbers) -> Numbers:
-    """What each raw column adds for each row: row, column, output; see TreePaths.values."""
+    """Contributions by row, raw column and output; see TreePaths.values."""
     outputs = len(paths.op.base)
     sums = np.zeros((len(values), columns, outputs, LANES))
     given = (values.ctypes.data, 8 * values.shape[1], sums.ctypes.data, sums[:1].nbytes)
@@ -164,7 +164,7 @@ def by_covers(paths: TreePaths, columns: int, values: Numbers) -> Numbers:
 
 
 def to_background(paths: TreePaths, columns: int, values: Numbers, others: Numbers) -> Numbers:
-    """What each raw column adds for each row against the mean of other rows."""
+    """Contributions of each raw column for each row against the mean of other rows."""
     outputs, span = len(paths.op.base), paths.op.value.shape[1]
     sums = np.zeros((len(values), columns, outputs))
     pointers = (values.ctypes.data, 8 * values.shape[1], sums.ctypes.data, sums[:1].nbytes)

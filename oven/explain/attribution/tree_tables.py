@@ -79,11 +79,6 @@ class TreePaths:
         self.parent[left[inside]] = self.parent[right[inside]] = inside
         self.on_right = np.zeros(len(nodes), bool)
         self.on_right[right[inside]] = True
-        self._order()
-        self._paths()
-
-    def _order(self) -> None:
-        """Depths, and the numbers of steps below each node; children stand after their parents."""
         roots = np.asarray(self.op.roots.array).astype(np.int64)
         self.depth = np.zeros(len(self.inner), np.int64)
         self.levels = [roots]
@@ -96,6 +91,7 @@ class TreePaths:
         self.steps = np.where(self.inner, 2, 1)
         for level in reversed(self.levels[1:]):
             np.add.at(self.steps, self.parent[level], self.steps[level])
+        self._paths()
 
     def _paths(self) -> None:
         """For each edge the nearest one above that asks for the same column, and column counts."""

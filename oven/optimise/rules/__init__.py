@@ -1,8 +1,8 @@
 """The rules, one file each: every file of this folder is a rule, called as the file is.
 
-`oven/optimise/passes.py` has their order, docs/25-rules.md what they preserve. `explain` shows
-where each applied, `PRETZEL_WITHOUT=name` leaves one out. A rule is imported when a program has the
-operators that it needs, or when it is looked up here.
+`oven/optimise/passes.py` has their order, docs/contributing/rules.md what they preserve. `explain`
+shows where each applied, `PRETZEL_WITHOUT=name` leaves one out. A rule is imported when a program
+has the operators that it needs, or when it is looked up here.
 """
 
 from __future__ import annotations

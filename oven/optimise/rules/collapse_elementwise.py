@@ -70,23 +70,18 @@ def _build(m: Match) -> Node | None:
     moved, most = np.abs(total.centre * total.factor), MOST_CANCELLATION[dtype_of(x)]
     if total.shift.any() and np.all(moved <= most * np.abs(total.shift)):  # no digits are lost
         total = Affine(np.zeros(1), total.factor, total.offset)
-    after = _steps(total)
+    after: list[Op] = []
+    if total.centre.any():
+        after.append(Subtract(total.centre))
+    if np.any(total.factor != 1):
+        after.append(Multiply(total.factor))
+    if total.shift.any():
+        after.append(Add(total.shift))
     if len(after) >= len(before):
         return None
     for step in after:
         x = node(step, [x])
     return x if x.type == m.root.type else None
-
-
-def _steps(total: Affine) -> list[Op]:
-    steps: list[Op] = []
-    if total.centre.any():
-        steps.append(Subtract(total.centre))
-    if np.any(total.factor != 1):
-        steps.append(Multiply(total.factor))
-    if total.shift.any():
-        steps.append(Add(total.shift))
-    return steps
 
 
 RULE = Rule(chain(*STEPS)(hole("x")), _build, REASSOCIATES, _guard)

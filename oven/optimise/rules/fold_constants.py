@@ -20,7 +20,7 @@ from flour.core.source import Source
 from flour.core.types import Category, Scalar, Type, Vector
 from flour.ops.source import Field, Fill, Pick
 from oven.optimise.finite import may_refuse
-from oven.optimise.pattern import Applied, Match, ProgramFacts, Rest
+from oven.optimise.pattern import Applied, Match, Rest
 from oven.optimise.rule import BITS, Rule
 
 
@@ -44,7 +44,15 @@ def _dense(kind: Type) -> bool:
 def _build(m: Match) -> Node | None:
     item = m.root
     if isinstance(item.op, Fill):
-        return _nearer(item, m.facts)
+        # This constant, reading an input of the program instead of a computed node.
+        below = item.inputs[0]
+        if _is_given(below) or may_refuse(below):
+            return None
+        limit = m.facts.place[below]
+        earliest = next((each for each in m.facts.nodes if _is_given(each)), None)
+        if earliest is None or m.facts.place[earliest] > limit:
+            return None
+        return node(item.op, [earliest])
     columns = [source.op.reference(np.zeros(1)) for source in item.inputs]
     try:
         with np.errstate(all="ignore"):
@@ -54,18 +62,6 @@ def _build(m: Match) -> Node | None:
     scalar = isinstance(item.type, Scalar)
     constant = node(Fill(np.asarray(value).reshape(-1), scalar), item.inputs[0].inputs)
     return constant if constant.type == item.type else None
-
-
-def _nearer(item: Node, facts: ProgramFacts) -> Node | None:
-    """This constant, reading an input of the program instead of a computed node."""
-    below = item.inputs[0]
-    if _is_given(below) or may_refuse(below):
-        return None
-    limit = facts.place[below]
-    earliest = next((each for each in facts.nodes if _is_given(each)), None)
-    if earliest is None or facts.place[earliest] > limit:
-        return None
-    return node(item.op, [earliest])
 
 
 def _is_given(item: Node) -> bool:

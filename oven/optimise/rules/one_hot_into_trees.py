@@ -22,22 +22,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.node import Node, node
+from flour.core.op import Array
 from flour.core.types import FLOATS, Vector
 from flour.ops.binary import CastLike
+from flour.ops.categorise import UNKNOWN, Categorise, CategoriseText
+from flour.ops.discretise import Bins
 from flour.ops.elementwise import Cast
 from flour.ops.encode import OneHot
 from flour.ops.impute import Impute
 from flour.ops.storage import ToDense, ToSparse
+from flour.ops.structure import AsVector, Concat, Select
 from flour.ops.trees.walk import RIGHT, Walk, raw
 from objectstore import Blob
 from oven.optimise.affine import dtype_of
 from oven.optimise.concat_chain import ChainPart, joined, parts, seams, width_of
-from oven.optimise.encoder_codes import Codes, codes_of
 from oven.optimise.into_trees import chain, sent_left
 from oven.optimise.pattern import Match, hole, op
 from oven.optimise.rule import BITS, Rule
 from oven.optimise.rules.dense_into_trees import WIDEST
 from oven.optimise.thresholds import Flags, Floats
+
+Codes = NDArray[np.int64]
+
+
+def codes_of(item: Node) -> list[Codes] | None:
+    """The possible values of each column of a node, ascending; None if they are not known."""
+    op = item.op
+    match op:
+        case Categorise():
+            return _codes(op, op.missing, op.unknown)
+        case CategoriseText():
+            return _codes(op, op.none, op.missing, op.unknown)
+        case Bins():
+            return [np.arange(count + 1) for count in np.diff(op.starts.array).tolist()]
+    if not isinstance(item.op, Select | AsVector | Concat):
+        return None
+    columns: list[Codes] = []
+    for part in item.inputs:
+        codes = codes_of(part)
+        if codes is None:
+            return None
+        columns.extend(codes)
+    return (
+        [columns[int(j)] for j in item.op.columns.array] if isinstance(item.op, Select) else columns
+    )
+
+
+def _codes(op: Categorise | CategoriseText, *others: Array) -> list[Codes]:
+    """The codes of each column's categories, and the codes for missing and unknown values."""
+    cuts = op.starts.array
+    columns = []
+    for j, rest in enumerate(np.stack([other.array for other in others], axis=1)):
+        every = np.concatenate([op.codes.array[cuts[j] : cuts[j + 1]], rest]).astype(np.int64)
+        columns.append(np.unique(every[every != UNKNOWN] if op.strict else every))
+    return columns
+
 
 #: Blocks of rows look up sets of codes below this (flour.ops.trees.slices).
 MOST = 1024
@@ -76,7 +115,9 @@ def _hot(m: Match, part: ChainPart) -> Hot | None:
         return None
     encoder, codes = nodes[-1].op, codes_of(nodes[-1].inputs[0])
     assert isinstance(encoder, OneHot), "the chain ends with it"
-    if codes is None or not all(_small(each) for each in codes):
+    if codes is None or not all(
+        (bool(each.size) and each[0] > -MOST and each[-1] < MOST) for each in codes
+    ):
         return None
     casts = [dtype_of(item) for item in reversed(nodes) if isinstance(item.op, _CASTS)]
     return Hot(encoder, tuple(casts), tuple(nodes), codes)
@@ -85,10 +126,6 @@ def _hot(m: Match, part: ChainPart) -> Hot | None:
 #: Operators that may stand between one-hot columns and trees.
 _CASTS = (Cast, CastLike)
 _ASIDE = (*_CASTS, ToDense, ToSparse)
-
-
-def _small(codes: Codes) -> bool:
-    return bool(codes.size) and codes[0] > -MOST and codes[-1] < MOST
 
 
 class _OneHotTrees:
@@ -149,7 +186,10 @@ class _OneHotTrees:
             passes = ~passes
         count = int(passes.sum())
         if np.all(passes[:count]):
-            self._compare(nodes, codes, count)
+            ends = np.concatenate([[codes[0] - 1], codes, [codes[-1] + 1]])
+            self.threshold[nodes] = ends[count + self.walk.strict]
+            self.category[nodes] = -1
+            self.length[nodes] = 0
             return True
         members = codes[passes]
         if members[0] < 0:
@@ -167,13 +207,6 @@ class _OneHotTrees:
         self.category[nodes] = self.places[key]
         self.length[nodes] = members[-1] // _BITS + 1
         return True
-
-    def _compare(self, nodes: Indices, codes: Codes, count: int) -> None:
-        """Set a threshold that the first `count` codes pass."""
-        ends = np.concatenate([[codes[0] - 1], codes, [codes[-1] + 1]])
-        self.threshold[nodes] = ends[count + self.walk.strict]
-        self.category[nodes] = -1
-        self.length[nodes] = 0
 
     def trees(self) -> Walk:
         """The trees with these tables."""

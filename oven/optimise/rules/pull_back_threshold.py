@@ -187,9 +187,7 @@ def _pulled(
 
 def _build(m: Match) -> Node | None:
     flips = _COMPARISONS.get(type(m.root.op))
-    if flips is not None:
-        return _compared(m, flips)
-    return _walked(m, m.op("test", Walk))
+    return _compared(m, flips) if flips is not None else _walked(m, m.op("test", Walk))
 
 
 RULE = Rule(op(*_READERS, name="test")(rest("inputs")), _build, BITS)

@@ -16,7 +16,7 @@ from flour.core.node import Node, node
 from flour.core.op import Op
 from flour.core.types import Scalar, Vector
 from flour.ops.binary import CastLike
-from flour.ops.elementwise import Add, Cast, Clip, Divide, Multiply, Subtract, WithParameter
+from flour.ops.elementwise import Add, Cast, Clip, Divide, Multiply, Subtract
 from flour.ops.reduce import ArgMax
 from flour.ops.storage import ToDense, ToSparse
 from flour.ops.structure import AsVector, Concat, Element, Select, Take
@@ -30,7 +30,12 @@ def _does_nothing(item: Node) -> bool:
     x = item.inputs[0]
     match item.op:
         case Subtract() | Add() | Multiply() | Divide():
-            return _neutral(item.op, dtype_of(x))
+            value = item.op.fitted(np.empty(0, dtype_of(x)))
+            if isinstance(item.op, Multiply | Divide):
+                return bool(np.all(value == 1))
+            return bool(
+                np.all(value == 0) and np.all(np.signbit(value) == isinstance(item.op, Add))
+            )
         case Clip(low=low, high=high):
             return bool(np.all(low.array == -np.inf) and np.all(high.array == np.inf))
         case Select(columns=columns):
@@ -39,14 +44,6 @@ def _does_nothing(item: Node) -> bool:
         case Concat():
             return len(item.inputs) == 1
     return True  # casts and changes of storage do nothing if the type stays
-
-
-def _neutral(step: WithParameter, dtype: str) -> bool:
-    """True if every operand, in the width it is used in, is the neutral element, sign included."""
-    value = step.fitted(np.empty(0, dtype))
-    if isinstance(step, Multiply | Divide):
-        return bool(np.all(value == 1))
-    return bool(np.all(value == 0) and np.all(np.signbit(value) == isinstance(step, Add)))
 
 
 def _counts(take: Take, x: Node) -> bool:

@@ -7,12 +7,12 @@ Hedged          replicated endpoints where a second replica is asked as well
 Replicas        those of a cluster, one by one
 train           a parity model for programs without exact reconstruction
 
-docs/77-parity.md explains them.
+docs/contributing/parity.md explains them.
 """
 
 from __future__ import annotations
 
-from runtime.cluster.parity.code import Code
+from runtime.cluster.parity.code import ParityCode
 from runtime.cluster.parity.frontend import Answer, Coded, Endpoint, Hedged
 from runtime.cluster.parity.recovery import Recovery, recoverable
 from runtime.cluster.parity.replicas import Replicas
@@ -20,10 +20,10 @@ from runtime.cluster.parity.training import ParityModel, train
 
 __all__ = [
     "Answer",
-    "Code",
     "Coded",
     "Endpoint",
     "Hedged",
+    "ParityCode",
     "ParityModel",
     "Recovery",
     "Replicas",

@@ -23,7 +23,7 @@ EXACT = 1e-9
 Encoder = Literal["sum", "concatenation"]
 
 
-class Code:
+class ParityCode:
     """`group` queries and `parities` parity queries (1 or 2).
 
     With the encoder `concatenation`, for parity models, a parity query is all queries side by side.

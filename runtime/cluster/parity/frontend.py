@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import cycle
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
 from flour.core.errors import InputError
+from flour.core.time_limit import is_cancelled, time_limit
 from objectstore import Closing
-from runtime.cluster.parity.code import EXACT, Code, Rows
+from runtime.cluster.parity.code import EXACT, ParityCode, Rows
 from runtime.errors import ClusterError
 
 log = logging.getLogger("pretzel.parity")
@@ -45,7 +46,7 @@ class Answer(_AnswerFields):
         values: Rows,
         reconstructed: bool = False,  # noqa: FBT001, FBT002 (copies are made by position)
         version: str | None = "",
-    ) -> Self:
+    ) -> Answer:
         """Make one."""
         made = super().__new__(cls, values, reconstructed)
         made.version = version
@@ -91,7 +92,7 @@ class Coded(Closing):
         self,
         replicas: Sequence[Endpoint],
         parities: Sequence[Sequence[Endpoint]],
-        code: Code,
+        code: ParityCode,
         *,
         constant: Rows | float | None = None,
         patience: float = 0.01,
@@ -305,12 +306,12 @@ class _InTurn:
     async def __call__(self, rows: Rows) -> Answer:
         """The answer of the next one, with one value, or one row of values, for each row."""
         try:
-            async with asyncio.timeout(self._timeout):
+            async with time_limit(self._timeout):
                 given = await next(self._replicas)(rows)
         except TimeoutError as problem:
             raise _late(self._timeout) from problem
         except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is None or task.cancelling():
+            if is_cancelled(asyncio.current_task()):
                 raise
             raise ClusterError("a replica is not asked any more: its client is closed") from None
         answer = given if isinstance(given, Answer) else Answer(given)

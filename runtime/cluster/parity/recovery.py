@@ -37,7 +37,7 @@ Verdict = Literal["exact", "approximate", "replicate"]
 
 @dataclass(frozen=True)
 class Recovery:
-    """How answers that are lost can be had again.
+    """A way to recompute lost answers.
 
     exact        from a parity query to the same program: `front`, `scores`, `link` are its parts
     approximate  by a trained parity model: the program has one input, a vector of numbers

@@ -7,7 +7,8 @@ Market      what each placement gains for requests, and the super-gradient of th
 Mirror      the policy: mirror ascent, projection to the budgets, coupled randomised rounding
 simulate    a policy over many slots
 
-docs/76-placement.md explains them; the method is that of inference delivery networks (INFIDA).
+docs/contributing/placement.md explains them; the method is that of inference delivery networks
+(INFIDA).
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from __future__ import annotations
 from runtime.cluster.placement.baselines import LRU, OLAG, OnlineGreedy, Static, greedy
 from runtime.cluster.placement.catalogue import Catalogue, shared, variants
 from runtime.cluster.placement.gain import Market
-from runtime.cluster.placement.mirror import Mirror, Rounding, project
+from runtime.cluster.placement.mirror import DependentRounding, MirrorAscent, project
 from runtime.cluster.placement.network import CHAIN, TREE, Network
 from runtime.cluster.placement.simulator import (
     Demand,
-    Policy,
+    PlacementPolicy,
     Trace,
     alternating,
     popular,
@@ -33,12 +34,12 @@ __all__ = [
     "TREE",
     "Catalogue",
     "Demand",
+    "DependentRounding",
     "Market",
-    "Mirror",
+    "MirrorAscent",
     "Network",
     "OnlineGreedy",
-    "Policy",
-    "Rounding",
+    "PlacementPolicy",
     "Static",
     "Trace",
     "alternating",

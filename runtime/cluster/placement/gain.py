@@ -72,7 +72,7 @@ class Market:
         return sorted(option for option in every if option.cost < limit)
 
     def present(self, placement: NDArray[np.generic]) -> Numbers:
-        """How much of each option a placement has."""
+        """The share of each option in a placement."""
         found: Numbers = np.where(self.real, placement.ravel()[self.places], 0.0)
         return found
 

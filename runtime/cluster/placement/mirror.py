@@ -24,7 +24,7 @@ from runtime.cluster.placement.network import Numbers
 _WHOLE = 1e-9
 
 
-class Rounding:
+class DependentRounding:
     """The random numbers of `nodes` trees over `models` leaves."""
 
     def __init__(self, nodes: int, models: int, generator: np.random.Generator) -> None:
@@ -78,7 +78,7 @@ _LEAST = 6e-2
 _WORTH_FILLING = 0.1
 
 
-class Mirror:
+class MirrorAscent:
     """Online mirror ascent on the probabilities of models, with dependent rounding.
 
     The step is `rate` over the largest gradient so far and the root of the slots, of `window` at
@@ -100,7 +100,7 @@ class Mirror:
         self._market, self._catalogue = market, market.catalogue
         self._rate, self._window, self._refresh, self._drift = rate, window, refresh, drift
         self._coupled = coupled
-        self._round = Rounding(*market.shape, generator)
+        self._round = DependentRounding(*market.shape, generator)
         self._budgets = market.network.budgets
         self._slots, self._scale = 0, 0.0
         self.presence = self._projected(np.ones(market.shape))

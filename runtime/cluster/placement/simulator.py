@@ -66,7 +66,7 @@ def alternating(slots: int, rate: float = 100.0) -> Demand:
     return Demand(counts)
 
 
-class Policy(Protocol):
+class PlacementPolicy(Protocol):
     """A policy that places models before it sees the requests of a slot."""
 
     def placement(self) -> NDArray[np.bool_]:
@@ -94,7 +94,7 @@ class Trace:
         return float(self.loads[1:].mean()) if len(self.loads) > 1 else 0.0
 
 
-def simulate(policy: Policy, market: Market, demand: Demand) -> Trace:
+def simulate(policy: PlacementPolicy, market: Market, demand: Demand) -> Trace:
     """Let a policy place models for requests, slot by slot."""
     gains, loads = np.zeros(len(demand)), np.zeros(len(demand))
     before = np.zeros(market.shape, bool)

@@ -1,4 +1,4 @@
-"""How many replicas there should be, from their queues, their processors and missed deadlines."""
+"""The wanted number of replicas, from queues, processors and missed deadlines."""
 
 from __future__ import annotations
 

@@ -13,20 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from runtime.client.rows import Outputs, Rows, columns_of, tensor_outputs, tensors
 from runtime.cluster.serving.bodies import ReplicaAnswer
 from runtime.errors import ClusterError
-from runtime.http.codec.codec_binary import TensorReader, raw_values, values
-from runtime.http.codec.tensors import datatype_of
 from runtime.http.wire.messages import HEADER_LENGTH, PARITY_OF, PLAN_HEADER, VERSION_HEADER
 
-#: Columns by name, in a dict or a frame, or numbers side by side.
-Rows = Mapping[str, ArrayLike] | ArrayLike
-Outputs = dict[str, NDArray[Any]]
 #: For each row of a block what it goes by, or what says it of the rows: those of one number, or
 #: word, are asked together.
 Sharding = Callable[[Any], ArrayLike] | Sequence[object] | NDArray[Any]
@@ -63,7 +58,7 @@ def predict_block(
     ask: AskReplica, replicas: int, name: str, rows: Rows, shard: Sharding | None = None
 ) -> Outputs:
     """The answers to all rows, by output; a shard whose replica is lost is asked elsewhere."""
-    columns = _columns(rows)
+    columns = columns_of(rows)
     counts = {len(column) for column in columns.values()}
     if len(counts) != 1 or 0 in counts:
         raise ClusterError("a block has rows, as many in each column", found=str(sorted(counts)))
@@ -152,75 +147,22 @@ def _answered(
     )
 
 
-def _columns(rows: Rows) -> dict[str, NDArray[Any]]:
-    """The columns of a block as arrays of numbers or of strings."""
-    named: Any = rows
-    if not isinstance(rows, Mapping):
-        names = getattr(rows, "columns", None)
-        if names is None:
-            return {"input": _column(rows, "input")}
-        named = {str(each): named[each] for each in names}
-    return {str(key): _column(values, str(key)) for key, values in named.items()}
-
-
-def _column(values: object, key: str) -> NDArray[Any]:
-    """A column that tensors of the protocol hold: objects are all strings, or all numbers."""
-    array = np.asarray(values)
-    if array.dtype.kind == "U" and isinstance(values, list | tuple):
-        array = np.array(values, object)  # numpy makes strings of numbers among strings
-    if array.dtype.kind in "biufU":
-        return array
-    listed = array.ravel().tolist() if array.dtype == object else []
-    if listed and all(isinstance(each, str) for each in listed):
-        return array
-    if listed and all(each is None or isinstance(each, int | float) for each in listed):
-        return array.astype(np.float64)
-    odd = next((each for each in listed if not isinstance(each, str)), array.dtype)
-    raise ClusterError(
-        "a column of a block holds numbers, or strings of which none is missing",
-        where=f"column {key!r}",
-        found=f"{type(odd).__name__} {odd!r}"[:80],
-        hint="predict(name, row) sends other values; bytes are decoded first",
-    )
-
-
 def ask_once(ask: AskReplica, name: str, rows: Rows) -> Shard:
     """The answers to all rows by one request, and who gave them."""
-    return _asked(ask, name, _columns(rows))
+    return _asked(ask, name, columns_of(rows))
 
 
 def _asked(ask: AskReplica, name: str, part: Mapping[str, NDArray[Any]]) -> Shard:
-    raws, inputs = [], []
-    for key, column in part.items():
-        datatype = datatype_of(column.dtype)
-        raws.append(bytes(raw_values(column, datatype)))
-        inputs.append(
-            {
-                "name": key,
-                "datatype": datatype,
-                "shape": list(column.shape),
-                "parameters": {"binary_data_size": len(raws[-1])},
-            }
-        )
-    asked = {"inputs": inputs, "parameters": {"binary_data_output": True}}
-    head = json.dumps(asked).encode()
-    model, _, version = name.partition("@")
-    at = f"/versions/{quote(version, safe='')}" if version else ""
-    path = f"/v2/models/{quote(model, safe='')}{at}/infer"
-    headers = {HEADER_LENGTH: str(len(head))}
-    answer = ask("POST", path, b"".join([head, *raws]), headers)
+    asked = tensors(name, part)
+    answer = ask("POST", asked.path, asked.body, asked.headers)
     if answer.status != 200:
         answer.value()
     headers = {key.lower(): value for key, value in answer.headers.items()}
-    size = int(headers[HEADER_LENGTH])
-    said: dict[str, Any] = json.loads(answer.body[:size])
-    reader, outputs = TensorReader(answer.body, size), Outputs()
-    for output in said["outputs"]:
-        key, raw = output["name"], output["parameters"]["binary_data_size"]
-        outputs[key] = values(reader.take(raw, key), output["datatype"], output["shape"], key)
+    outputs = tensor_outputs(headers, answer.body)
     parity_of, several = headers.get(PARITY_OF.lower()), headers.get(VERSION_HEADER.lower(), "")
     if ", " in several:
         return Shard(several, None, parity_of, outputs)
+    said = json.loads(answer.body[: int(headers[HEADER_LENGTH])])
     return Shard(said["model_version"], headers.get(PLAN_HEADER.lower()), parity_of, outputs)
 
 

@@ -26,7 +26,7 @@ class MemberState(msgspec.Struct):
     """The last change of models and routes that it has followed."""
 
 
-class Members(msgspec.Struct):
+class Roster(msgspec.Struct):
     """The replicas; `number` rises with each change."""
 
     number: int
@@ -39,7 +39,7 @@ class Members(msgspec.Struct):
     """The number of the homes of models, see `Homes`; 0 where all replicas are alike."""
 
     @classmethod
-    def of_json(cls, data: object) -> Members:
+    def of_json(cls, data: object) -> Roster:
         """From plain data of a channel."""
         return msgspec.convert(data, cls)
 

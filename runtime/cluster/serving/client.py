@@ -22,15 +22,14 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from objectstore import Closing
+from runtime.client.rows import Outputs, Rows
 from runtime.cluster.serving.blocks import (
     Combine,
-    Outputs,
-    Rows,
     Sharding,
     predict_block,
     predict_members,
 )
-from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Members, MemberState, ReplicaAnswer
+from runtime.cluster.serving.bodies import HOMES, PATH, Homes, MemberState, ReplicaAnswer, Roster
 from runtime.errors import ClusterError
 
 #: Requests that may be sent twice, as they change nothing.
@@ -39,7 +38,7 @@ REPEATABLE = re.compile(r"/predict/[^/]+$|/v[12]/models/.+(/infer|:predict)$")
 _ELSEWHERE = frozenset({502, 503})
 _NOWHERE = frozenset[str]()
 T = TypeVar("T")
-_MEMBERS, _HOMES = msgspec.json.Decoder(Members), msgspec.json.Decoder(Homes)
+_MEMBERS, _HOMES = msgspec.json.Decoder(Roster), msgspec.json.Decoder(Homes)
 #: The model that a request is for.
 _MODEL = re.compile(r"/(?:predict|v[12]/models)/([^/:@]+)")
 #: Another replica is asked when it has so many fewer requests of this client than a model's home:
@@ -105,7 +104,7 @@ class ClusterClient(Closing):
         timeout: float = 30.0,
         refresh: float = 1.0,
         headers: Mapping[str, str] | None = None,
-        look: Callable[[], Members] | None = None,
+        look: Callable[[], Roster] | None = None,
         homes: Callable[[], Homes] | None = None,
     ) -> None:
         """`seeds` are addresses of the front, or of replicas. A request is tried `attempts` times.
@@ -211,14 +210,12 @@ class ClusterClient(Closing):
 
     def alone(self, url: str, timeout: float) -> ClusterClient:
         """A client of one replica, which asks nobody else and once only."""
-        only = Members(0, [MemberState(0, url, "ready")])
+        only = Roster(0, [MemberState(0, url, "ready")])
         return ClusterClient(attempts=1, timeout=timeout, headers=self._headers, look=lambda: only)
 
-    def members(self) -> Members:
+    def members(self) -> Roster:
         """The cluster's current state, as a replica or the front tells it."""
-        if self._members is not None:
-            return self._members()
-        return self._told(PATH, _MEMBERS)
+        return self._members() if self._members is not None else self._told(PATH, _MEMBERS)
 
     def _told(self, path: str, decoder: msgspec.json.Decoder[T]) -> T:
         """Ask members in turn; one that does not answer is asked last from now on."""
@@ -293,7 +290,7 @@ class ClusterClient(Closing):
             target.end()
         self._find_homes(found, urls)
 
-    def _find_homes(self, members: Members, urls: Mapping[int, str]) -> None:
+    def _find_homes(self, members: Roster, urls: Mapping[int, str]) -> None:
         """Have the homes of models as the members say, if these or those have changed."""
         if self._placed == (members.homes, members.number):
             return

@@ -16,11 +16,11 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from flour.core.errors import FlourError
 from runtime.cluster.serving.autoscaling import Autoscaler, ReplicaLoad
-from runtime.cluster.serving.bodies import Homes, Members, MemberState
+from runtime.cluster.serving.bodies import Homes, MemberState, Roster
 from runtime.cluster.serving.front import Front
 from runtime.cluster.serving.homes import Placing
 from runtime.cluster.serving.link import BEATS, Address, admitted
@@ -28,7 +28,7 @@ from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat
 from runtime.cluster.serving.settings import ClusterSettings, Launcher
 from runtime.cluster.serving.state import ClusterState
 from runtime.errors import ChannelClosed, ClusterError
-from runtime.repository import Event, Repository
+from runtime.repository import FolderEvent, Repository
 from runtime.repository.errors import UnknownModel
 from runtime.repository.object_storage import RemotePlans
 from runtime.rollout import STEP_SECONDS
@@ -53,8 +53,8 @@ class Controller:
         settings: ClusterSettings,
         launcher: Launcher,
         *,
-        on_members: Callable[[Members], object] | None = None,
-        on_event: Callable[[Event], object] | None = None,
+        on_members: Callable[[Roster], object] | None = None,
+        on_event: Callable[[FolderEvent], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Check the folder; nothing is started yet. `on_members` is told each change."""
@@ -83,7 +83,7 @@ class Controller:
         self._lock = threading.RLock()
         self._turn, self._stopped = threading.Event(), threading.Event()
         self._pool, self._door = ThreadPoolExecutor(8, "pretzel-cluster"), ThreadPoolExecutor(8)
-        self._members = Members(0, [])
+        self._members = Roster(0, [])
         self._listener: socket.socket
         self._numbers, self._given_up = count(), set[int]()
         self._surge, self._yielded = 0, False
@@ -93,7 +93,7 @@ class Controller:
 
     # --- running -----------------------------------------------------------------------------
 
-    def start(self) -> Self:
+    def start(self) -> Controller:
         """Load the folder, take in replicas that are there, and start those that are missing."""
         self._listener = socket.create_server((self.settings.host, 0), backlog=256)
         left, existing = self.state.take_over(), self._launcher.existing()
@@ -103,7 +103,7 @@ class Controller:
             key = left.answering.get(number, f"//{number}")
             self.fleet.granted(number, key, leases=2)
         self._seats = {number: Seat(number, self._clock()) for number in existing}
-        self._members = Members(left.epoch << 32, [])
+        self._members = Roster(left.epoch << 32, [])
         if left.wanted is not None:
             self.wanted = self._bounded(left.wanted)
         elif existing:
@@ -140,16 +140,16 @@ class Controller:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def address(self) -> Address:
-        """Where replicas join."""
+        """The address at which replicas join."""
         return Address(self.settings.host, self._listener.getsockname()[1], self._secret)
 
     # --- for operators -----------------------------------------------------------------------
 
-    def members(self) -> Members:
+    def members(self) -> Roster:
         """The replicas, as clients are told."""
         return self._members
 
-    def wait_ready(self, count: int | None = None, seconds: float = 60.0) -> Members:
+    def wait_ready(self, count: int | None = None, seconds: float = 60.0) -> Roster:
         """Return when so many replicas are ready, by default as many as are wanted."""
         end = time.monotonic() + seconds
         while True:
@@ -205,7 +205,7 @@ class Controller:
             self.wanted = 1
             self._turn.set()
 
-    def _woken(self) -> Members:
+    def _woken(self) -> Roster:
         self.wake()
         return self.wait_ready(1, STEP_SECONDS)
 
@@ -549,7 +549,7 @@ class Controller:
     def _tell(self, states: list[MemberState]) -> None:
         number, front = self._members.number + 1, self.front.url
         homes = self.placing.homes.number
-        self._members = made = Members(number, states, self.fleet.generation, front, homes)
+        self._members = made = Roster(number, states, self.fleet.generation, front, homes)
         self._send("members", made.to_json())
         self._pool.submit(self._on_members, made)
 

@@ -14,11 +14,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 
 from flour.core.errors import FlourError
-from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Members, ReplicaAnswer
+from runtime.cluster.serving.bodies import HOMES, PATH, Homes, ReplicaAnswer, Roster
 from runtime.cluster.serving.client import ClusterClient
 from runtime.errors import ClusterError
 from runtime.http.guard.guards import TokenFile
 from runtime.http.server import listening
+from runtime.http.wire.interfaces import Need
 from runtime.http.wire.messages import JSON, Request, Response
 from runtime.http.wire.settings import ServerSettings
 
@@ -33,8 +34,8 @@ class Front:
         self,
         host: str,
         port: int,
-        told: tuple[Callable[[], Members], Callable[[], Homes]],
-        wake: Callable[[], Members],
+        told: tuple[Callable[[], Roster], Callable[[], Homes]],
+        wake: Callable[[], Roster],
         settings: ServerSettings | None = None,
     ) -> None:
         """Listen; `told` are what clients are told, `wake` returns when there is a replica.
@@ -46,7 +47,8 @@ class Front:
         required, self.max_body = http.tokens_required, http.max_body
         self.tokens = None
         if http.tokens:
-            self.tokens = TokenFile(http.tokens, required=required, right_of=lambda _: "read")
+            need = Need("read", None, scoped=True)
+            self.tokens = TokenFile(http.tokens, required=required, need_of=lambda _: need)
         with listening(host, port):
             self._server = _FrontServer((host, port), _Handler)
         self._server.front = self

@@ -19,7 +19,8 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 from zlib import crc32
 
-from runtime.cluster.serving.bodies import Homes, Members
+from objectstore import system
+from runtime.cluster.serving.bodies import Homes, Roster
 from runtime.errors import ClusterError
 from runtime.http import ServerSettings
 from runtime.http.server import ServerError, listen
@@ -148,11 +149,11 @@ class HAProxy:
         """End it, after the answers to its requests."""
         with suppress(OSError, ValueError):
             number = int((self._place / "haproxy.pid").read_text("utf-8").split()[0])
-            if "haproxy" in Path(f"/proc/{number}/cmdline").read_text("utf-8"):
+            if "haproxy" in system.told(f"{number}/cmdline"):
                 os.kill(number, signal.SIGUSR1)
             (self._place / "haproxy.pid").unlink()
 
-    def update(self, members: Members, homes: Homes) -> None:
+    def update(self, members: Roster, homes: Homes) -> None:
         """Send requests to these replicas; an older state than the last one changes nothing."""
         with self._lock:
             if members.number <= self._number:
@@ -174,7 +175,7 @@ class HAProxy:
                 self._held[slot] = url
             self._send_homes(members, homes)
 
-    def _send_homes(self, members: Members, homes: Homes) -> None:
+    def _send_homes(self, members: Roster, homes: Homes) -> None:
         """Tell for each model which place is asked first: of its homes one by its name's hash."""
         slots = {url: slot for slot, url in self._held.items()}
         ready = {each.number: slots[each.url] for each in members.ready() if each.url in slots}
@@ -199,7 +200,7 @@ class HAProxy:
             return False
 
     def _say(self, command: str) -> str:
-        with socket.socket(socket.AF_UNIX) as connection:
+        with socket.socket(system.UNIX or -1) as connection:
             connection.settimeout(2.0)
             connection.connect(str(self._place / "haproxy.sock"))
             connection.sendall(f"{command}\n".encode())

@@ -29,7 +29,7 @@ _BYTES = 32
 
 
 class Address(NamedTuple):
-    """Where the controller listens, and the secret of those that may join."""
+    """The controller's address, and the secret of those that may join."""
 
     host: str
     port: int

@@ -17,8 +17,8 @@ from typing import Any
 
 import ray
 
-from objectstore import Explained
-from runtime.cluster.serving.bodies import Members
+from objectstore import Explained, system
+from runtime.cluster.serving.bodies import Roster
 from runtime.cluster.serving.controller import Controller
 from runtime.cluster.serving.haproxy import HAProxy
 from runtime.cluster.serving.link import Address
@@ -92,9 +92,9 @@ def address_here(host: str) -> str:
 
 def _prompt() -> None:
     """Run at the priority of Ray's own processes: as its worker this has the one for batches."""
-    with suppress(OSError):  # only root may, see docs/78-cluster.md
+    with suppress(OSError):  # only root may, see docs/reference/cluster.md
         wanted = os.getpriority(os.PRIO_PROCESS, os.getppid())
-        for thread in Path("/proc/self/task").iterdir():
+        for thread in (system.PROC / "self" / "task").iterdir():
             os.setpriority(os.PRIO_PROCESS, int(thread.name), wanted)
 
 
@@ -133,7 +133,7 @@ class _ControllerActor:
             self._haproxy.start()
         self._controller.start()
 
-    def _changed(self, members: Members) -> None:
+    def _changed(self, members: Roster) -> None:
         if self._haproxy is not None:
             self._haproxy.update(members, self._controller.placing.homes)
 
@@ -143,7 +143,7 @@ class _ControllerActor:
         return self._controller
 
     def address(self) -> tuple[str, int, str]:
-        """Where replicas join."""
+        """The address at which replicas join."""
         address = self._running().address()
         return address.host, address.port, address.secret
 
@@ -203,13 +203,18 @@ def up(deployment: Deployment, seconds: float) -> Any:
     settings = replace(deployment.settings, identity=f"cluster-{token_hex(8)}")
     deployment = replace(deployment, settings=settings)
     kind: Any = ray.remote(max_restarts=-1, max_concurrency=16)(_ControllerActor)
+    # This machine first, as its address is the one that was asked for; another if it is gone.
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
     chosen = kind.options(
         num_cpus=0,
         memory=_MEMORY,
         name=CONTROLLER,
         namespace=deployment.name,
         lifetime="detached",
-        scheduling_strategy=_here(),
+        scheduling_strategy=NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=True
+        ),
     )
     try:
         actor = chosen.remote(deployment)
@@ -227,13 +232,6 @@ def up(deployment: Deployment, seconds: float) -> Any:
             down(deployment.name)
         raise
     return actor
-
-
-def _here() -> Any:
-    """This machine first, as its address is the one that was asked for; another if it is gone."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
 
 
 def running(name: str) -> Any:

@@ -27,7 +27,7 @@ from ray import serve
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runtime.cluster.serving.bodies import PATH, Members
+from runtime.cluster.serving.bodies import PATH, Roster
 from runtime.cluster.serving.client import REPEATABLE
 from runtime.errors import ClusterError
 from runtime.service.done_future import done
@@ -83,7 +83,7 @@ class Passing:
                     if found.status in {401, 403}:  # of this client; another one may look them up
                         self._looked = float("-inf")
                         return
-                    members = msgspec.json.decode(await found.read(), type=Members)
+                    members = msgspec.json.decode(await found.read(), type=Roster)
                 self._urls = [each.url for each in members.ready()] or [self._front]
                 return
         self._urls = [self._front]
@@ -105,7 +105,7 @@ def start(name: str, host: str, port: int, front: str, seconds: float = 60.0) ->
         within(seconds, partial(serve.run, passing, name=name, route_prefix="/"))
         try:
             with urlopen(url + PATH, timeout=_LOOK_SECONDS) as found:  # noqa: S310 (HTTP, see above)
-                msgspec.json.decode(found.read(), type=Members)
+                msgspec.json.decode(found.read(), type=Roster)
         except HTTPError as problem:
             if problem.code != 401:  # a cluster with tokens says that it needs one
                 raise

@@ -19,11 +19,11 @@ from typing import Any
 
 from flour.core.errors import FlourError
 from runtime.cluster.serving.autoscaling import ReplicaLoad
-from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Members
+from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Roster
 from runtime.cluster.serving.link import Address, Lease, Link
 from runtime.cluster.serving.state import ClusterState
 from runtime.http.codec.typed_json import json
-from runtime.http.routes import HandlerContext, Route
+from runtime.http.routes import HandlerContext, HttpRoute
 from runtime.http.server import Server, listen, url_of
 from runtime.http.wire.loop_fairness import lock_shared
 from runtime.http.wire.messages import Answer, Request, Response
@@ -78,7 +78,7 @@ class Replica(Worker):
         self._listener = listen(ServerSettings(host=host, port=0))
         self._find, self._observed = find, Observed()
         self._lease = Lease(lease, self._allowed)
-        self._members, self._homes = Members(0, []), Homes()
+        self._members, self._homes = Roster(0, []), Homes()
         self._link: Link
         self._plans: RemotePlans | None = None
         self._cluster: ClusterState | None = None
@@ -95,7 +95,7 @@ class Replica(Worker):
 
     @property
     def url(self) -> str:
-        """Where clients ask it."""
+        """The address for clients."""
         return url_of(self.host, self._listener.getsockname()[1])
 
     def run(self) -> None:
@@ -139,7 +139,7 @@ class Replica(Worker):
 
     def _asked(self, kind: str, body: object) -> object:
         if kind == "members":
-            self._members = Members.of_json(body)
+            self._members = Roster.of_json(body)
             return None
         if kind == "homes":
             self._homes = Homes.of_json(body)
@@ -169,9 +169,10 @@ class Replica(Worker):
     def _assembled(
         self, options: WorkerOptions, listener: socket.socket, more: Mapping[str, Any] | None = None
     ) -> Server:
+        told, homes = "The replicas of the cluster", "Who is asked for a model"
         routes = [
-            Route("GET", PATH, self._told, "The replicas of the cluster", answer=Members),
-            Route("GET", HOMES, self._told_homes, "Who is asked for a model", answer=Homes),
+            HttpRoute("GET", PATH, self._told, told, answer=Roster, scoped=True),
+            HttpRoute("GET", HOMES, self._told_homes, homes, answer=Homes, scoped=True),
         ]
         more = {"routes": routes, "observers": [self._observed]}
         server = super()._assembled(options, listener, more)

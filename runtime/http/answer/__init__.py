@@ -1,1 +1,1 @@
-"""Who answers: inference, experiments, caches, batching."""
+"""Answers: inference, experiments, caches, batching."""

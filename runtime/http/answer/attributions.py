@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from importlib import import_module
 from time import monotonic
 from typing import Any
 
@@ -22,7 +23,7 @@ class Attributions:
         self._left, self._since = max(1.0, rate), clock()
 
     async def of(self, version: ModelVersion, batch: Batch, wanted: str) -> dict[str, Any]:
-        """What each column adds to the scores of a batch; `wanted` names the output, or none."""
+        """Contributions of each column to a batch's scores; `wanted` names the output, or none."""
         self._take()
         if batch.rows > self._rows:
             raise HttpError(
@@ -39,6 +40,7 @@ class Attributions:
             raise HttpError("a graph is not explained as a whole", 409, hint="ask its models")
         output = wanted or None
         try:
+            await asyncio.to_thread(lambda: import_module("oven.explain").attribute)  # it is slow
             from oven.explain import attribute
 
             made = await asyncio.to_thread(attribute, plan, batch.data, output=output)

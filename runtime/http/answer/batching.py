@@ -40,7 +40,7 @@ _NEWEST = 0.2
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """How long requests may wait for others. A version's notes `batch_wait` and so on go first."""
+    """Limits on waiting for other requests. A version's notes `batch_wait` and so on go first."""
 
     wait: float = 0.0
     """Seconds a request waits at most; 0 turns it off."""
@@ -51,7 +51,7 @@ class BatchSettings:
 
     @classmethod
     def of(cls, version: ModelVersion, usual: BatchSettings) -> BatchSettings:
-        """What holds for a version."""
+        """The settings of a version."""
         noted = {
             name: version.notes[f"batch_{name}"]
             for name in cls.__slots__
@@ -62,7 +62,7 @@ class BatchSettings:
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """What was put together."""
+    """Figures of requests that were put together."""
 
     requests: int = 0
     rows: int = 0
@@ -85,13 +85,13 @@ class _Waiting:
         return timeout is not None and now >= self.arrived + timeout
 
     def rest(self, now: float) -> InferCall:
-        """The same request with what is left of its time."""
+        """The request with the rest of its time."""
         if self.call.timeout is None:
             return self.call
         return self.call._replace(timeout=max(0.0, self.arrived + self.call.timeout - now))
 
 
-class _Batch:
+class _OpenBatch:
     """Requests that will be one block."""
 
     __slots__ = ("rows", "timer", "waiting")
@@ -116,7 +116,7 @@ class Batched:
         self.inner, self._usual = inner, settings or BatchSettings()
         self.quick = inner.quick  # what is over at once waits for nothing
         self._cost = cost or (lambda _version, _rows: None)
-        self._open: dict[Hashable, _Batch] = {}
+        self._open: dict[Hashable, _OpenBatch] = {}
         self._took: dict[str, float] = {}  # by owner: what a block takes, in seconds
         self._requests = self._rows = self._blocks = self._alone = 0
 
@@ -134,16 +134,16 @@ class Batched:
         return expected is not None and expected <= INSTANT
 
     def stats(self) -> BatchStats:
-        """What was put together so far."""
+        """Figures of the requests put together so far."""
         return BatchStats(self._requests, self._rows, self._blocks, self._alone)
 
     def families(self) -> list[Family]:
         """The figures of what was put together."""
         names = {
-            "batched_requests": (self._requests, "Requests that went in blocks."),
-            "batched_rows": (self._rows, "Rows of theirs."),
-            "batches": (self._blocks, "Blocks."),
-            "batch_retries": (self._alone, "Requests of blocks that failed."),
+            "batched_requests": (self._requests, "Requests that were answered in batches."),
+            "batched_rows": (self._rows, "Rows of batched requests."),
+            "batches": (self._blocks, "Batches."),
+            "batch_retries": (self._alone, "Requests that ran again alone as their batch failed."),
         }
         made = []
         for name, (count, text) in names.items():
@@ -156,7 +156,7 @@ class Batched:
     def _join(self, key: Hashable, one: _Waiting, settings: BatchSettings) -> Future[Answers]:
         batch = self._open.get(key)
         if batch is None:
-            batch = self._open[key] = _Batch()
+            batch = self._open[key] = _OpenBatch()
             loop, wait = asyncio.get_running_loop(), self._patience(one.call.version, settings)
             batch.timer = loop.call_later(wait, self._send, key)
         batch.waiting.append(one)
@@ -166,7 +166,7 @@ class Batched:
         return one.future
 
     def _patience(self, version: ModelVersion, settings: BatchSettings) -> float:
-        """How long the first of a block waits: less where the work itself takes long."""
+        """Seconds that the first of a block waits: less where the work itself takes long."""
         if settings.objective <= 0:
             return settings.wait
         left = settings.objective - self._took.get(version.owner, 0.0)
@@ -185,7 +185,7 @@ class Batched:
             self._together(ready, now)
 
     def _starts(self, one: _Waiting, now: float) -> bool:
-        """Whether a request still wants its answer, and can have it in time."""
+        """True if a request still wants its answer, and can have it in time."""
         if not one.future.set_running_or_notify_cancel():
             return False
         if one.late(now):

@@ -162,7 +162,7 @@ def history(service: HandlerContext, request: Request) -> Answer:
 
 
 async def compare(service: HandlerContext, request: Request) -> Response:
-    """How a shadow's answers differ from the champion's, from the first request of this on."""
+    """Differences of a shadow's answers from the champion's, from the first request of this on."""
     found = await service.peers.judge("compare", {"name": request.params["model"]})
     return json(Compared(**found))
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
+import asyncio
+from weakref import WeakKeyDictionary
 
 from runtime.http.codec.bodies import Live, ServerMetadata
 from runtime.http.codec.typed_json import json
 from runtime.http.openapi import document
-from runtime.http.routes import HandlerContext, Route
+from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.settings import server_version
 
 EXTENSIONS = ["model_repository", "binary_tensor_data", "statistics", "model_configuration"]
-
-
-@cache
-def _document(routes: tuple[Route, ...]) -> bytes:
-    return document(routes, server_version())
+_documents: WeakKeyDictionary[HandlerContext, asyncio.Future[Response]] = WeakKeyDictionary()
 
 
 def metadata(service: HandlerContext, request: Request) -> Answer:
@@ -30,11 +27,18 @@ def live(service: HandlerContext, request: Request) -> Answer:
 
 
 def ready(service: HandlerContext, request: Request) -> Answer:
-    """Whether the wanted models are loaded."""
+    """True if the wanted models are loaded."""
     state = service.ready()
     return json(state, 200 if state.ready else 503)
 
 
 def openapi(service: HandlerContext, request: Request) -> Answer:
-    """The document of all routes."""
-    return Response(_document(service.routes))
+    """The document of all routes; it takes a while, so the first who asks has a thread make it."""
+    made = _documents.get(service)
+    if made is None:
+        made = _documents[service] = asyncio.ensure_future(_document(service))
+    return made.result() if made.done() else asyncio.shield(made)
+
+
+async def _document(service: HandlerContext) -> Response:
+    return Response(await asyncio.to_thread(document, service.routes, server_version()))

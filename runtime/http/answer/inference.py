@@ -43,6 +43,11 @@ def infer(service: HandlerContext, request: Request) -> Answer:
     front = (service.table.get(name) or service.runtime.endpoints.find(name)).front
     if type(front) is not ModelCodec:
         front = service.front(name)
+    return infer_by(service, front, request)
+
+
+def infer_by(service: HandlerContext, front: ModelCodec, request: Request) -> Answer:
+    """Answer a request for inference that this codec reads."""
     request.front = front
     size = len(request.body)
     if size > LARGE:
@@ -160,14 +165,14 @@ def quick_block(service: HandlerContext, front: ModelCodec, block: Batch) -> Out
 
 def _quick(service: HandlerContext, front: ModelCodec, request: Request) -> Answer | None:
     """The short way, for requests as most are; None for others."""
-    decoded = front.quick(request.body)
+    decoded = front.quick(request)
     if decoded is None:
         return None
     batch, name = decoded
     outputs = quick(service, front, batch)
     if batch.single and outputs is not None:
         front.counts.done(1, perf_counter() - request.started)
-        return Response(front.encode_row(outputs, name))
+        return Response(front.encode_row(outputs, name), 200, front.content_type)
     wished = NOTHING if name is None else ResponseOptions(id=name)
     if outputs is None:
         call = front.call(batch.as_block, wished)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -28,8 +28,9 @@ from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.codec.signature import TensorSpec
 from runtime.http.codec.tensors import BYTES
 from runtime.http.codec.typed_json import body_of, json
+from runtime.http.guard.clients import may_ask
 from runtime.http.routes import HandlerContext
-from runtime.http.wire.interfaces import ModelState, Repository
+from runtime.http.wire.interfaces import ModelRepository, ModelState
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.problems import HttpError
 from runtime.service.stats import VersionStats
@@ -48,8 +49,9 @@ def _front(service: HandlerContext, request: Request) -> ModelCodec:
 
 
 def names(service: HandlerContext, request: Request) -> Answer:
-    """The names of all models in service."""
-    return json(ModelNames([each.name for each in service.runtime.endpoints]))
+    """The names of all models in service that the client may ask."""
+    may = may_ask(service, request)
+    return json(ModelNames([name for each in service.runtime.endpoints if may(name := each.name)]))
 
 
 def metadata(service: HandlerContext, request: Request) -> Answer:
@@ -66,7 +68,7 @@ def _tensors(specs: Iterable[TensorSpec]) -> list[TensorMetadata]:
 
 
 def ready(service: HandlerContext, request: Request) -> Answer:
-    """Whether a model's code is there; an unknown model is an error."""
+    """True if a model's code is there; an unknown model is an error."""
     version = _front(service, request).version
     return json(ModelReady(version.name, version.ready), 200 if version.ready else 503)
 
@@ -91,8 +93,8 @@ def statistics(service: HandlerContext, request: Request) -> Answer:
     name, version = request.params.get("model"), request.params.get("version")
     if name is not None:
         service.front(name, version)  # raises if there is no such model
-    every = service.runtime.stats().versions
-    wanted = [each for each in every if name in {None, each.name}]
+    every, may = service.runtime.stats().versions, may_ask(service, request)
+    wanted = [each for each in every if name in {None, each.name} and may(each.name)]
     chosen = [each for each in wanted if version in {None, each.version}]
     return json(Statistics([_statistics(service, each) for each in chosen]))
 
@@ -116,7 +118,7 @@ def _statistics(service: HandlerContext, version: VersionStats) -> ModelStatisti
 # --- the repository ------------------------------------------------------------------------------
 
 
-def _repository(service: HandlerContext) -> Repository:
+def _repository(service: HandlerContext) -> ModelRepository:
     if service.repository is None:
         raise HttpError(
             "this server has no repository", 501, hint="its models are registered by its process"
@@ -127,17 +129,17 @@ def _repository(service: HandlerContext) -> Repository:
 def index(service: HandlerContext, request: Request) -> Answer:
     """All models of the repository, loaded or not."""
     wanted: IndexRequest = body_of(request, _index_request)
-    return _index(service, ready=wanted.ready)
+    return _index(service, may_ask(service, request), ready=wanted.ready)
 
 
-async def _index(service: HandlerContext, *, ready: bool) -> Response:
+async def _index(service: HandlerContext, may: Callable[[str], bool], *, ready: bool) -> Response:
     repository = service.repository
     states = _registered(service)
     if repository is not None:
         states = await asyncio.to_thread(repository.index)
     listed = []
     for each in states:
-        if not ready or each.state == "READY":
+        if may(each.name) and (not ready or each.state == "READY"):
             graph = (
                 None if each.reason else service.runtime.graphs.facts(f"{each.name}@{each.version}")
             )
@@ -164,11 +166,28 @@ def unload(service: HandlerContext, request: Request) -> Answer:
     return _act(repository.unload, name, Unloaded(name, unload=True))
 
 
-def _repository_and_name(service: HandlerContext, request: Request) -> tuple[Repository, str]:
+def _repository_and_name(service: HandlerContext, request: Request) -> tuple[ModelRepository, str]:
     """The repository and the model's name; unknown fields of the body are refused."""
     repository = _repository(service)
-    body_of(request, _repository_request)
+    check_parameters(body_of(request, _repository_request).parameters or {})
     return repository, request.params["model"]
+
+
+def check_scope(service: HandlerContext, request: Request, model: str) -> None:
+    """Refuse a model outside the scope of the client, where the path does not name it."""
+    if service.guards and not may_ask(service, request)(model):
+        raise HttpError("this token does not allow that", 403)
+
+
+def check_parameters(parameters: Mapping[str, object]) -> None:
+    """Refuse what would have to change the model: a model is what its folder holds."""
+    refused = [name for name in parameters if name == "config" or name.startswith("file:")]
+    if refused:
+        raise HttpError(
+            "models are loaded from their folder as they are, without files or settings of a call",
+            where=f"$.parameters.{refused[0]}",
+            hint="put the files into the folder, then load without parameters",
+        )
 
 
 async def _act(act: Callable[[str], object], name: str, answer: Loaded | Unloaded) -> Response:

@@ -28,13 +28,13 @@ _END_SECONDS = 30.0
 
 
 class _Held(NamedTuple):
-    """What was opened for an endpoint, and what for: None where it could not be."""
+    """The keeper opened for an endpoint, and its notes: None if it could not be opened."""
 
     wanted: Hashable
     opened: Any
 
 
-class Noted:
+class NoteFollower:
     """Follows the notes of a runtime's endpoints, until it is closed."""
 
     def __init__(self, runtime: Runtime, answers: str | Path, number: int = 0) -> None:

@@ -61,7 +61,7 @@ def rows(service: HandlerContext, request: Request) -> object:
 
 
 def rows_of_instances(_service: HandlerContext, request: Request) -> object:
-    """The same of the first version of the protocol."""
+    """The rows of a body of the first version of the protocol."""
     asked: Instances = decoded(request.body, _instances, Instances)
     return asked.instances
 
@@ -98,12 +98,12 @@ async def _with_arrow(
 def _read(front: ModelCodec, body: bytes | memoryview | dict[str, Any]) -> Batch:
     """The batch of a body: rows of numbers as an array, if the model takes that."""
     if isinstance(body, dict):
-        return _batch(front, body)
+        return batch_of(front, body)
     if codec_arrow.is_stream(body):
         rows = codec_arrow.rows(body, front.version.inputs)
         version = front.version
         return version.read(version.reader.nulls.settled(rows)).as_block
-    return _numbers(front, body) or _batch(front, decoded(body, _anything, Any))
+    return _numbers(front, body) or batch_of(front, decoded(body, _anything, Any))
 
 
 def _numbers(front: ModelCodec, body: bytes | memoryview) -> Batch | None:
@@ -160,7 +160,7 @@ def instances(service: HandlerContext, request: Request) -> Answer:
 
 
 async def _many_instances(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
-    form, cut = partial(_predictions, front), lambda _, body: rows_in_pieces(body)
+    form, cut = partial(predictions_of, front), lambda _, body: rows_in_pieces(body)
     whole = await in_pieces(service, front, request, cut, _read, form)
     if whole is not None:
         return whole
@@ -184,7 +184,7 @@ def _instances_answered(
             only = [_plain(value) for value in answers_of_row.values()]
             predictions = only if len(only) == 1 else [_row(front, answers_of_row)]
             return _counted(front, request, Response(encode(Predictions(predictions))), 1)
-    batch = _batch(front, asked.instances)
+    batch = batch_of(front, asked.instances)
     if batch.single:
         raise HttpError(
             "each instance is a row of its own",
@@ -194,13 +194,13 @@ def _instances_answered(
         )
 
     def response(answers: dict[str, Any]) -> Response:
-        return Response(b'{"predictions":%b}' % _predictions(front, answers))
+        return Response(b'{"predictions":%b}' % predictions_of(front, answers))
 
     wished = ResponseOptions(timeout=timeout({}, request))
     return answered(service, front, front.call(batch, wished), request, response)
 
 
-def _predictions(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
+def predictions_of(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
     """Of one output, the values alone, as the protocol says it."""
     only = len(answers) == 1
     return encoded_column(*answers.values()) if only else _rows(front, answers)
@@ -212,7 +212,7 @@ def _counted(front: ModelCodec, request: Request, response: Response, rows: int)
     return response
 
 
-def _batch(front: ModelCodec, data: object) -> Batch:
+def batch_of(front: ModelCodec, data: object) -> Batch:
     """The batch of what JSON holds; rows of several inputs become each input's rows."""
     inputs = front.version.inputs
     rows = data if len(inputs) > 1 and isinstance(data, list) else []

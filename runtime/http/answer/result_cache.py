@@ -31,7 +31,7 @@ _QUICK, _WHOLE = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """What an endpoint's cache has done."""
+    """Figures of an endpoint's cache."""
 
     name: str
     entries: int
@@ -41,7 +41,7 @@ class CacheStats:
     misses: int
 
 
-class _Endpoint:
+class _EndpointAnswers:
     """The answers of one endpoint. The event loop asks; executors bring."""
 
     def __init__(self, budget: int) -> None:
@@ -72,7 +72,7 @@ class Cached:
         `usual` is what each endpoint keeps, in bytes, unless a version of it says otherwise.
         """
         self.inner, self._usual, self._names = inner, usual, names
-        self._endpoints: dict[str, _Endpoint] = {}
+        self._endpoints: dict[str, _EndpointAnswers] = {}
         self._lock = Lock()
 
     def quick(self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY) -> Outputs | None:
@@ -113,7 +113,7 @@ class Cached:
                 del self._endpoints[name]
 
     def stats(self) -> tuple[CacheStats, ...]:
-        """What each endpoint's cache has done."""
+        """Figures of each endpoint's cache."""
         with self._lock:
             every = sorted(self._endpoints.items())
         return tuple(
@@ -131,9 +131,9 @@ class Cached:
     def families(self) -> list[Family]:
         """The figures of these caches."""
         looked = "pretzel_cache_lookups_total"
-        lookups = Family(looked, "counter", "Look-ups of answers given before.")
-        used = Family("pretzel_cache_bytes", "gauge", "Answers that are kept.")
-        budget = Family("pretzel_cache_budget_bytes", "gauge", "What they may take.")
+        lookups = Family(looked, "counter", "Look-ups in the result cache.")
+        used = Family("pretzel_cache_bytes", "gauge", "Bytes of answers in the result cache.")
+        budget = Family("pretzel_cache_budget_bytes", "gauge", "Size of the result cache.")
         for each in self.stats():
             lookups.add(each.hits, model=each.name, result="hit")
             lookups.add(each.misses, model=each.name, result="miss")
@@ -144,13 +144,13 @@ class Cached:
     def _budget(self, version: ModelVersion) -> int:
         return version.notes.get(NOTE, self._usual)  # type: ignore[return-value]  # was checked
 
-    def _of(self, name: str, budget: int) -> _Endpoint:
+    def _of(self, name: str, budget: int) -> _EndpointAnswers:
         endpoint = self._endpoints.get(name)
         if endpoint is None or endpoint.results.budget != budget:
             if self._names is not None:
                 self.forget(self._names())
             with self._lock:
-                endpoint = self._endpoints[name] = _Endpoint(budget)
+                endpoint = self._endpoints[name] = _EndpointAnswers(budget)
         return endpoint
 
 
@@ -161,6 +161,6 @@ def _key(version: ModelVersion, batch: Batch, outputs: tuple[str, ...] | None) -
     return None if digest is None else (version.version, version.digest, outputs, form, digest)
 
 
-def _keep(kept: _Endpoint, key: Hashable, done: Future[dict[str, Any]]) -> None:
+def _keep(kept: _EndpointAnswers, key: Hashable, done: Future[dict[str, Any]]) -> None:
     if not done.cancelled() and done.exception() is None:
         kept.put(_WHOLE, key, done.result())

@@ -27,6 +27,12 @@ class Live(Struct):
     live: bool
 
 
+class LogLevel(Struct):
+    """The least level of what is logged."""
+
+    level: Literal["debug", "info", "warning", "error"]
+
+
 class Ready(Struct, omit_defaults=True):
     """Requests for inference will be answered, except those to models that are missing."""
 
@@ -264,7 +270,7 @@ class Reported(Struct):
 
 
 class Compared(Struct):
-    """How a shadow's answers differ from its champion's."""
+    """Differences of a shadow's answers from its champion's."""
 
     champion: str
     challenger: str
@@ -282,6 +288,22 @@ class Instances(Struct):
     """Rows, as in version 1 of the protocol."""
 
     instances: list[Any]
+
+
+class DataframeSplit(Struct):
+    """A table by rows; its index, if there is one, is not looked at."""
+
+    columns: list[Any]
+    data: list[list[Any]]
+
+
+class Invocation(Struct):
+    """Rows, as one of MLflow's forms."""
+
+    dataframe_split: DataframeSplit | None = None
+    dataframe_records: list[dict[str, Any]] | None = None
+    instances: list[Any] | dict[str, Any] | None = None
+    inputs: list[Any] | dict[str, Any] | None = None
 
 
 class Predictions(Struct):

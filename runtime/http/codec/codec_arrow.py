@@ -112,12 +112,12 @@ _COMPRESSION = 3
 
 
 def _table(head: bytes, at: int) -> int:
-    """Where the table is that is referred to here."""
+    """The position of the table that is referred to here."""
     return at + int(struct.unpack_from("<I", head, at)[0])
 
 
 def _field(head: bytes, table: int, number: int) -> int:
-    """Where a field of a table is; 0 if it is not there."""
+    """The position of a table's field; 0 if it is absent."""
     fields = table - struct.unpack_from("<i", head, table)[0]
     (size,) = struct.unpack_from("<H", head, fields)
     at = 4 + 2 * number

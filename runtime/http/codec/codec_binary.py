@@ -53,6 +53,9 @@ class TensorReader:
 
 def binary_size(parameters: dict[str, Any] | None, where: str) -> int | None:
     """The bytes of raw data of an input; None for one with JSON data."""
+    if parameters and "shared_memory_region" in parameters:
+        what, hint = "this server has no shared memory with clients", "send tensors in the body"
+        raise HttpError(what, 501, where=where, hint=hint)
     size = (parameters or {}).get("binary_data_size")
     if size is None:
         return None

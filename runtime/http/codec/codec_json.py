@@ -19,7 +19,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from numpy.typing import NDArray
 
 from runtime.http.codec.array_pieces import ArrayPieces, array_pieces
-from runtime.http.codec.number_arrays import LEAST_BYTES, LONG_BYTES, Numbers, taken_out
+from runtime.http.codec.number_arrays import LEAST_BYTES, LONG_BYTES, ParsedArray, taken_out
 from runtime.http.codec.number_texts import LEAST_NUMBERS, TEXTS, written
 from runtime.http.codec.tensors import (
     BYTES,
@@ -144,7 +144,7 @@ def _with_numbers(body: bytes | memoryview) -> Envelope | None:
 
 
 def _data(
-    item: RequestInput, array: Numbers | ArrayPieces, body: bytes | memoryview
+    item: RequestInput, array: ParsedArray | ArrayPieces, body: bytes | memoryview
 ) -> Raw | NDArray[Any] | ArrayPieces:
     """Data of an input as it was read: numbers, pieces, or text again."""
     if isinstance(array, ArrayPieces):

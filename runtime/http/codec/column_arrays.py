@@ -19,7 +19,7 @@ import numpy as np
 
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from runtime.http.codec.array_pieces import ArrayPieces, array_pieces
-from runtime.http.codec.number_arrays import ANY_NAME, Numbers, taken_out
+from runtime.http.codec.number_arrays import ANY_NAME, ParsedArray, taken_out
 
 #: The values of a piece, which are read in some milliseconds where they are lists.
 PIECE_VALUES = 16 << 10
@@ -97,7 +97,7 @@ def _filled(
     data: Mapping[str, Any],
     inputs: Mapping[str, Type],
     body: bytes | memoryview,
-    found: list[Numbers | ArrayPieces],
+    found: list[ParsedArray | ArrayPieces],
 ) -> dict[str, Any] | None:
     """The object with its arrays in their places; None if one of them may be no column."""
     only = next(iter(inputs.values())) if len(inputs) == 1 else None
@@ -114,9 +114,9 @@ def _filled(
     return made
 
 
-def _column(body: bytes | memoryview, array: Numbers | ArrayPieces, kind: Type | None) -> Any:
+def _column(body: bytes | memoryview, array: ParsedArray | ArrayPieces, kind: Type | None) -> Any:
     """The values of a column, or the rows of a vector; None if this may be something else."""
-    if isinstance(array, Numbers) and not np.isnan(array.values).any():
+    if isinstance(array, ParsedArray) and not np.isnan(array.values).any():
         if isinstance(kind, Vector) and kind.dtype == "float64" and array.width == kind.width:
             return array.values.reshape(-1, array.width)
         if kind == Scalar("float64") and not array.width:

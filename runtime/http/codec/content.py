@@ -21,7 +21,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from runtime.http.codec.tensors import BYTES, Tensor, objects
+from runtime.http.codec.tensors import BYTES, RequestTensor, objects
 from runtime.http.wire.problems import HttpError
 
 
@@ -59,7 +59,7 @@ def content_type(parameters: dict[str, Any] | None, where: str) -> str | None:
     return name
 
 
-def read(tensor: Tensor, kind: str | None, where: str) -> Tensor:
+def read(tensor: RequestTensor, kind: str | None, where: str) -> RequestTensor:
     """The tensor with its texts decoded by the content type."""
     kind = kind or "np"
     if _READERS[kind] is str or tensor.datatype != BYTES:
@@ -68,7 +68,7 @@ def read(tensor: Tensor, kind: str | None, where: str) -> Tensor:
         text if text is None else _decode_text(kind, text, f"{where}.data[{index}]")
         for index, text in enumerate(tensor.values.ravel().tolist())
     ]
-    return Tensor(tensor.name, BYTES, objects(texts, tensor.values.shape))
+    return RequestTensor(tensor.name, BYTES, objects(texts, tensor.values.shape))
 
 
 def _decode_text(kind: str, text: str, where: str) -> Any:

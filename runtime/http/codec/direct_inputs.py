@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
-from flour.data.batch import Batch, Kind, row_batch
+from flour.data.batch import Batch, Form, row_batch
 from runtime.http.codec.tensors import DTYPES, datatype_of
 from runtime.service.version import ModelVersion
 
@@ -40,18 +40,18 @@ class DirectInputs:
         kind = type(data)
         if kind is dict:
             rows = self._rows(data)
-            return Batch(Kind.ARRAYS, data, rows, single=False) if rows else None
-        if batch.kind is Kind.DOCUMENTS and batch.rows == 1 and type(data[0]) is str:
-            return Batch(Kind.DOCUMENT, data[0], 1, single=True)
+            return Batch(Form.ARRAYS, data, rows, single=False) if rows else None
+        if batch.kind is Form.DOCUMENTS and batch.rows == 1 and type(data[0]) is str:
+            return Batch(Form.DOCUMENT, data[0], 1, single=True)
         if kind is not _ARRAY or data.ndim != 2 or not len(data):
             return None
         if data.dtype == self._numbers:
             return row_batch(data[0]) if len(data) == 1 else batch
         plan = self._version.plan
-        return batch if plan is not None and plan.is_compiled_for(data) else None
+        return batch if plan is not None and plan.variants.ready_for(data) else None
 
     def _rows(self, data: dict[str, Any]) -> int:
-        """How many rows columns have; 0 unless they have the right types and one length."""
+        """The number of rows columns have; 0 unless they have the right types and one length."""
         columns, rows = self._columns, -1
         if data.keys() != columns.keys():
             return 0

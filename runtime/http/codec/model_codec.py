@@ -7,8 +7,9 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from flour.core.errors import FlourError
 from flour.core.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
-from flour.data.batch import Batch, Kind, row_batch
+from flour.data.batch import Batch, Form, row_batch
 from runtime.http.codec import codec_binary, codec_json
 from runtime.http.codec.codec_json import (
     Envelope,
@@ -38,9 +39,17 @@ from runtime.http.codec.response_options import (
 )
 from runtime.http.codec.row_decoder import RowDecoder
 from runtime.http.codec.signature import TensorSpec, call_data, specs
-from runtime.http.codec.tensors import BYTES, DTYPES, Tensor, datatype_of, objects, top_classes
+from runtime.http.codec.tensors import (
+    BYTES,
+    DTYPES,
+    RequestTensor,
+    datatype_of,
+    objects,
+    top_classes,
+)
 from runtime.http.wire.messages import (
     HEADER_LENGTH,
+    JSON,
     OCTETS,
     PARITY_OF,
     PLAN_HEADER,
@@ -77,9 +86,13 @@ class ModelCodec:
     """The front end's prepared decoding and encoding for one version."""
 
     __slots__ = (
-        *("class_names", "counts", "direct", "inputs", "origin", "outputs", "places", "prefix"),
+        *("class_names", "counts", "direct", "inputs", "messages", "origin", "outputs", "places"),
+        "prefix",
         *("quick_type", "quick_width", "rows", "template", "usual", "version"),
     )
+
+    #: The type of its answers that are not binary.
+    content_type = JSON
 
     def __init__(self, version: ModelVersion) -> None:
         self.version, self.counts = version, CallCounts()
@@ -109,14 +122,16 @@ class ModelCodec:
         self.direct = DirectInputs(version)
         #: The headers that say which plan answers; made for the first answer in binary.
         self.origin: tuple[tuple[str, str], ...] = ()
+        #: The codecs of gRPC, made for the first call.
+        self.messages: tuple[ModelCodec, ...] = ()
 
     # --- requests ----------------------------------------------------------------------------
 
-    def quick(self, body: bytes | memoryview) -> tuple[Batch, str | None] | None:
+    def quick(self, request: Request) -> tuple[Batch, str | None] | None:
         """The row or block and the id of a request without options; None for others."""
         if self.rows is None:
-            return self._numbers(body)
-        decoded = self.rows.read(body)
+            return self._numbers(request.body)
+        decoded = self.rows.read(request.body)
         return None if decoded is None else (self._batch(decoded[0]), decoded[1])
 
     def _batch(self, data: object) -> Batch:
@@ -136,13 +151,18 @@ class ModelCodec:
         item = asked.inputs[0]
         if item.datatype != self.quick_type or item.parameters:
             return None
-        width, shape, data = self.quick_width, item.shape, item.data
+        batch = self.numbers(item.shape, item.data)  # msgspec has looked at every value
+        return None if batch is None else (batch, asked.id)
+
+    def numbers(self, shape: Sequence[int], data: list[float]) -> Batch | None:
+        """The row or block of the one input of numbers; None if the shape is another."""
+        width = self.quick_width
         if len(shape) != 2 or shape[1] != width or shape[0] * width != len(data) or shape[0] < 1:
             return None
         if shape[0] == 1:
-            return row_batch(data), asked.id  # msgspec has looked at every value
-        array = np.array(data, DTYPES[item.datatype]).reshape(shape)
-        return Batch(Kind.ARRAYS, array, len(array), single=False), asked.id
+            return row_batch(data)
+        array = np.array(data, DTYPES[self.quick_type]).reshape(shape)
+        return Batch(Form.ARRAYS, array, len(array), single=False)
 
     def decode(self, request: Request) -> tuple[InferCall, ResponseOptions]:
         """Any request, as a call and what is wished of its answer."""
@@ -152,9 +172,16 @@ class ModelCodec:
         if header is not None and size == 0:
             return self._raw(body), NOTHING
         asked = codec_json.decode(body if header is None else body[:size])
+        reader = codec_binary.TensorReader(body, size)
+        return self.read(asked, request, partial(self._tensors, asked, reader))
+
+    def read(
+        self, asked: Envelope, request: Request, tensors_of: Callable[[], list[RequestTensor]]
+    ) -> tuple[InferCall, ResponseOptions]:
+        """A decoded request as a call, with what is wished of its answer."""
         told: Any = None
         try:
-            tensors = self._tensors(asked, codec_binary.TensorReader(body, size))
+            tensors = tensors_of()
             reader = self.version.reader
             told = call_data(self.version.inputs, tensors)
             if reader.asks:
@@ -172,7 +199,7 @@ class ModelCodec:
         only = len(found) == 1 and len(self.version.inputs) == 1
         return next(iter(found.values())) if only else found
 
-    def _tensors(self, asked: Envelope, reader: codec_binary.TensorReader) -> list[Tensor]:
+    def _tensors(self, asked: Envelope, reader: codec_binary.TensorReader) -> list[RequestTensor]:
         common = content_type(asked.parameters, "$")
         items: Sequence[RequestInput | LooseInput] = asked.inputs
         tensors = []
@@ -184,7 +211,7 @@ class ModelCodec:
             else:
                 raw = reader.take(size, where)
                 array = codec_binary.values(raw, item.datatype, item.shape, where)
-            tensor = Tensor(item.name, item.datatype, array)
+            tensor = RequestTensor(item.name, item.datatype, array)
             tensors.append(read(tensor, content_type(item.parameters, where) or common, where))
         reader.finish()
         return tensors
@@ -207,7 +234,7 @@ class ModelCodec:
                 )
             shape = [len(body) // size, *spec.shape[1:]]
             array = codec_binary.values(view, spec.datatype, shape, spec.name)
-        data = call_data(self.version.inputs, [Tensor(spec.name, spec.datatype, array)])
+        data = call_data(self.version.inputs, [RequestTensor(spec.name, spec.datatype, array)])
         return self.call(self._batch(data).as_block, NOTHING)
 
     def call(self, batch: Batch, wished: ResponseOptions) -> InferCall:
@@ -251,32 +278,39 @@ class ModelCodec:
 
     def encode(self, answers: Mapping[str, Any], wished: ResponseOptions) -> Response:
         """The answer to a block of rows."""
-        arrays = dict(self._arrays(answers))
-        wanted = wished.outputs or tuple(
-            OutputOptions(spec.name, wished.binary) for spec in self.outputs if spec.name in arrays
-        )
         heads: list[bytes] = []
         raw: list[bytes | memoryview] = []
-        for wish in wanted:
-            array = arrays[wish.name]
-            if wish.classes:
-                array = top_classes(array, wish.classes, self.version.classes)
-            for name, values, kind in self._parts(wish, array, wished.content):
-                datatype = datatype_of(values.dtype)
-                parameters: dict[str, Any] = {} if kind is None else {"content_type": kind}
-                if wish.binary:
-                    raw.append(codec_binary.raw_values(values, datatype))
-                    parameters["binary_data_size"] = len(raw[-1])
-                    heads.append(tensor_head(name, datatype, values.shape, parameters) + b"}")
-                else:
-                    head = tensor_head(name, datatype, values.shape, parameters)
-                    heads.append(b"".join((head, b',"data":', encoded_values(values), b"}")))
+        for binary, name, values, kind in self.tensors(answers, wished):
+            datatype = datatype_of(values.dtype)
+            parameters: dict[str, Any] = {} if kind is None else {"content_type": kind}
+            if binary:
+                raw.append(codec_binary.raw_values(values, datatype))
+                parameters["binary_data_size"] = len(raw[-1])
+                heads.append(tensor_head(name, datatype, values.shape, parameters) + b"}")
+            else:
+                head = tensor_head(name, datatype, values.shape, parameters)
+                heads.append(b"".join((head, b',"data":', encoded_values(values), b"}")))
         header = self._header(heads, wished)
         if not raw:
             return Response(header)
         self.origin = self.origin or self._origin()
         headers = (HEADER_LENGTH, str(len(header))), *self.origin
         return Response(b"".join((header, *raw)), content_type=OCTETS, headers=headers)
+
+    def tensors(
+        self, answers: Mapping[str, Any], wished: ResponseOptions
+    ) -> Iterator[tuple[bool, str, NDArray[Any], str | None]]:
+        """The tensors of an answer: True if binary, name, values and content type of each."""
+        arrays = dict(self._arrays(answers))
+        wanted = wished.outputs or tuple(
+            OutputOptions(spec.name, wished.binary) for spec in self.outputs if spec.name in arrays
+        )
+        for wish in wanted:
+            array = arrays[wish.name]
+            if wish.classes:
+                array = top_classes(array, wish.classes, self.version.classes)
+            for name, values, kind in self._parts(wish, array, wished.content):
+                yield wish.binary, name, values, kind
 
     def _origin(self) -> tuple[tuple[str, str], ...]:
         with suppress(FlourError):  # no answer depends on what is known of the training

@@ -211,7 +211,7 @@ def json_numbers(params, io, n, scratch):
 """
 
 
-class Numbers(NamedTuple):
+class ParsedArray(NamedTuple):
     """An array of a text."""
 
     values: NDArray[np.float64]
@@ -220,7 +220,7 @@ class Numbers(NamedTuple):
     """The numbers of each row; 0 if the array is flat."""
     start: int
     end: int
-    """Where the text goes on behind the array."""
+    """The position behind the array."""
 
     def fits(self, shape: list[int]) -> bool:
         """True if the array has this shape, or is flat and has as many numbers."""
@@ -229,7 +229,7 @@ class Numbers(NamedTuple):
         return min(shape, default=0) >= 0 and int(np.prod(shape, dtype=object)) == len(self.values)
 
 
-def read(text: bytes | memoryview, start: int) -> Numbers | None:
+def read(text: bytes | memoryview, start: int) -> ParsedArray | None:
     """The array that begins at `text[start]`; None if it is not of numbers only."""
     if not NUMBERS.is_there:
         return None
@@ -242,7 +242,7 @@ def read(text: bytes | memoryview, start: int) -> Numbers | None:
         return None
     count, _, width, end = io[3:7].tolist()
     values = out[:count] if count > _FEW else out[:count].copy()  # else they would keep all of it
-    return Numbers(values, width, start, end)
+    return ParsedArray(values, width, start, end)
 
 
 _FEW = 8192
@@ -258,17 +258,17 @@ _MOST = 4096
 
 def taken_out(
     text: bytes | memoryview, before: re.Pattern[bytes] = _DATA
-) -> tuple[bytes | memoryview, list[Numbers | ArrayPieces]]:
+) -> tuple[bytes | memoryview, list[ParsedArray | ArrayPieces]]:
     """The text with its arrays under "data", of numbers or long, and what stands in their places.
 
     These are the strings "#0", "#1" and so on. `before` matches what stands before other arrays.
     """
     parts: list[bytes | memoryview] = []
-    found: list[Numbers | ArrayPieces] = []
+    found: list[ParsedArray | ArrayPieces] = []
     at = done = 0
     while (key := before.search(text, at)) is not None and len(found) < _MOST:
         at = key.end()
-        array: Numbers | ArrayPieces | None = read(text, at)
+        array: ParsedArray | ArrayPieces | None = read(text, at)
         if array is None and len(text) - at > LONG_BYTES:
             array = array_pieces(text, at)
         if array is not None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from flour.core.errors import nearest
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
-from runtime.http.codec.tensors import BYTES, Tensor, datatype_of
+from runtime.http.codec.tensors import BYTES, RequestTensor, datatype_of
 from runtime.http.wire.problems import HttpError
 
 
@@ -55,7 +55,7 @@ def _specs(name: str, kind: Type, *, alone: bool) -> Iterator[TensorSpec]:
             yield TensorSpec(name, BYTES, (-1, -1) if alone else (-1,))
 
 
-def call_data(inputs: Mapping[str, Type], tensors: Sequence[Tensor]) -> Any:
+def call_data(inputs: Mapping[str, Type], tensors: Sequence[RequestTensor]) -> Any:
     """The data of a call from the tensors of its request."""
     by_name = {tensor.name: tensor for tensor in tensors}
     if len(by_name) != len(tensors):
@@ -72,7 +72,7 @@ def call_data(inputs: Mapping[str, Type], tensors: Sequence[Tensor]) -> Any:
     return data
 
 
-def _one(kind: Type, by_name: Mapping[str, Tensor]) -> Any:
+def _one(kind: Type, by_name: Mapping[str, RequestTensor]) -> Any:
     """The data of the only input."""
     tensors = list(by_name.values())
     match kind:
@@ -93,7 +93,7 @@ def _one(kind: Type, by_name: Mapping[str, Tensor]) -> Any:
     return _values(kind, tensors[0])
 
 
-def _several(name: str, kind: Type, by_name: Mapping[str, Tensor]) -> Any:
+def _several(name: str, kind: Type, by_name: Mapping[str, RequestTensor]) -> Any:
     """The data of one of several inputs."""
     if isinstance(kind, Record):
         start = len(name) + 1
@@ -115,7 +115,7 @@ def _several(name: str, kind: Type, by_name: Mapping[str, Tensor]) -> Any:
     return tensor.values if isinstance(kind, Record) else _values(kind, tensor)
 
 
-def _refuse_others(by_name: Mapping[str, Tensor], read: list[str], names: list[str]) -> None:
+def _refuse_others(by_name: Mapping[str, RequestTensor], read: list[str], names: list[str]) -> None:
     others = [name for name in by_name if name not in read]
     if others:
         raise HttpError(
@@ -126,7 +126,7 @@ def _refuse_others(by_name: Mapping[str, Tensor], read: list[str], names: list[s
         )
 
 
-def _vector(width: int, tensors: Sequence[Tensor]) -> NDArray[Any]:
+def _vector(width: int, tensors: Sequence[RequestTensor]) -> NDArray[Any]:
     if len(tensors) > 1:  # its columns, one by one
         columns = [_column(tensor) for tensor in tensors]
         if len({column.shape for column in columns}) > 1:
@@ -139,7 +139,7 @@ def _vector(width: int, tensors: Sequence[Tensor]) -> NDArray[Any]:
     return values.reshape(-1, 1) if width == 1 and values.ndim == 1 else values
 
 
-def _values(kind: Type, tensor: Tensor) -> Any:
+def _values(kind: Type, tensor: RequestTensor) -> Any:
     match kind:
         case Vector(width=width):
             return _vector(width, [tensor])
@@ -167,7 +167,7 @@ def _object(raw: Any, name: str, index: int) -> dict[str, Any]:
     )
 
 
-def _column(tensor: Tensor) -> NDArray[Any]:
+def _column(tensor: RequestTensor) -> NDArray[Any]:
     """One value for each row."""
     values = tensor.values
     if values.ndim == 2 and values.shape[1] == 1:

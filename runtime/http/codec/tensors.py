@@ -44,7 +44,7 @@ MOST_DIMENSIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class RequestTensor:
     """A tensor of a request: an array in its shape, of objects (str, None) for BYTES."""
 
     name: str

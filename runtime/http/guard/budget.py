@@ -14,8 +14,8 @@ from hashlib import blake2b
 from math import ceil
 from time import monotonic
 
-from runtime.http.guard.guards import Client
-from runtime.http.wire.messages import Request, Response
+from runtime.http.guard.guards import Sender
+from runtime.http.wire.messages import GRPC_METHOD, Request, Response
 from runtime.http.wire.problems import refusal
 
 DAY = 86400.0
@@ -36,14 +36,14 @@ class Budget:
     """A guard: refuses new bodies of a client that has sent too many of them in a day."""
 
     def __init__(
-        self, who: Callable[[Request], Client], most: int, clock: Callable[[], float] = monotonic
+        self, who: Callable[[Request], Sender], most: int, clock: Callable[[], float] = monotonic
     ) -> None:
         self._who, self._most, self._clock = who, most, clock
-        self._clients: OrderedDict[Client, _Spent] = OrderedDict()
+        self._clients: OrderedDict[Sender, _Spent] = OrderedDict()
 
     def __call__(self, request: Request) -> Response | None:
         """Refuse a body that is beyond the budget, with the seconds until it begins anew."""
-        if request.method != "POST" or not request.body:
+        if request.method not in {"POST", GRPC_METHOD} or not request.body:
             return None
         client, now = self._who(request), self._clock()
         spent = self._clients.pop(client, None)

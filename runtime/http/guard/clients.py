@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from runtime.http.codec.typed_json import body_of, json
-from runtime.http.guard.guards import Client, TokenFile
+from runtime.http.guard.guards import Sender, TokenFile
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.problems import HttpError
 
 
-def sender(service: HandlerContext, request: Request) -> Client:
-    """The client by its token, else by its address."""
+def sender(service: HandlerContext, request: Request) -> Sender:
+    """The client by its token, else by its certificate, else by its address."""
     tokens = _tokens(service)
-    return Client(request.peer, known=False) if tokens is None else tokens.client(request)
+    if tokens is not None:
+        return tokens.client(request)
+    names = request.certified
+    return Sender(names[0], known=True) if names else Sender(request.peer, known=False)
 
 
 def may_change(service: HandlerContext, request: Request) -> bool:
     """True if the client may change routes."""
     tokens = _tokens(service)
     return tokens is None or "change" in tokens.rights(tokens.client(request))
+
+
+def may_ask(service: HandlerContext, request: Request) -> Callable[[str], bool]:
+    """Tell which models are in the scope of the client."""
+    tokens = _tokens(service)
+    if tokens is None:
+        return lambda _: True
+    return partial(tokens.may_ask, tokens.client(request))
 
 
 def _tokens(service: HandlerContext) -> TokenFile | None:

@@ -2,19 +2,21 @@
 
     guards = [Tokens(path), Rates(anonymous=5.0, known=500.0), AtOnce(anonymous=2, known=3), ...]
 
-A client is identified by its bearer token, or without one by its address. Tokens are compared in
-constant time and never stored, logged or sent. Health routes need no token, as load balancers have
-none.
+A client is identified by its bearer token, else by a name in its certificate, else by its address.
+Tokens are compared in constant time and never stored, logged or sent. Health routes need no token,
+as load balancers have none.
 """
 
 from __future__ import annotations
 
 import hmac
 import os
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from math import ceil, inf
 from pathlib import Path
@@ -22,19 +24,26 @@ from time import monotonic
 from typing import NamedTuple
 
 from flour.core.errors import ParameterError
+from runtime.http.wire.interfaces import Need
 from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.problems import log, refusal
 
 _SOON = (("Retry-After", "1"),)
 #: Routes that load balancers and orchestrators ask.
-OPEN = frozenset({"/v2/health/live", "/v2/health/ready"})
+OPEN = frozenset(
+    (
+        *("/v2/health/live", "/v2/health/ready", "/ping"),
+        *("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"),
+        *(f"/inference.GRPCInferenceService/Server{each}" for each in ("Live", "Ready")),
+    )
+)
 #: Seconds between two checks whether the file of tokens has changed.
 _CHECK_SECONDS = 1.0
 _LARGEST = 1 << 20
 _LEAST = 16
 
 
-class Client(NamedTuple):
+class Sender(NamedTuple):
     """The sender of a request: a name from the file of tokens, or an address."""
 
     name: str
@@ -51,7 +60,11 @@ class _TokenLine(NamedTuple):
 
     name: str
     digest: bytes
+    """SHA-256 of the token; empty if the client has a certificate instead."""
+    certificate: str
     rights: frozenset[str]
+    models: tuple[str, ...]
+    """Patterns of names; none means all models."""
 
 
 class TokenFile:
@@ -59,10 +72,14 @@ class TokenFile:
 
     Where it cannot be read again, the former tokens stay valid, and a warning is logged.
 
-    With `required`, requests without a valid token are
-    refused. A third word limits what a client may do: `predict`, `read`, `change`, or several of
-    them with commas in between. Where `right_of` says what a request needs, clients without a
-    token may predict and read.
+    In place of a token, `sha256:DIGEST` is one that the file does not tell, and `cert:NAME` a name
+    in the certificate of a client. Several lines of a client are several tokens, of which the old
+    ones can go when all its parts have the new one.
+
+    With `required`, requests without a valid token are refused. A third word limits what a client
+    may do: `predict`, `read`, `change`, or several of them with commas in between; a fourth one
+    the models that it may ask, by patterns such as `fraud*,churn`. Where `need_of` says what a
+    request needs, clients without a token may predict and read.
     """
 
     def __init__(
@@ -70,49 +87,70 @@ class TokenFile:
         path: str | Path,
         *,
         required: bool = True,
-        right_of: Callable[[Request], str] | None = None,
+        need_of: Callable[[Request], Need] | None = None,
     ) -> None:
-        self._path, self._required, self._right_of = Path(path), required, right_of
-        self._digests, self._stamp = _read(self._path)
+        self._path, self._required, self._need_of = Path(path), required, need_of
+        self._lines, self._stamp = _read(self._path)
         self._looked, self._problem = monotonic(), ""
 
     def __call__(self, request: Request) -> Response | None:
         """Refuse requests without a valid token; a wrong token also where none is required."""
         if request.path.rstrip("/") in OPEN:
             return None
-        header = request.headers.get(b"authorization")
-        if header is None and self._required:
-            return _UNKNOWN
         client = self.client(request)
-        if header is not None and not client.known:
+        if not client.known and b"authorization" in request.headers:
             return _WRONG
-        needs = self._right_of
-        allowed = needs is None or (needs(request) or "read") in self.rights(client)
-        return None if allowed else _NO_RIGHT
+        if not client.known and self._required:
+            return _UNKNOWN
+        if self._need_of is None or self._allows(client, self._need_of(request)):
+            return None
+        return _NO_RIGHT
 
-    def rights(self, client: Client) -> frozenset[str]:
+    def _allows(self, client: Sender, need: Need) -> bool:
+        if (need.right or "read") not in self.rights(client):
+            return False
+        if need.model is None:
+            return need.scoped or not self._models(client)
+        return self.may_ask(client, need.model)
+
+    def may_ask(self, client: Sender, model: str) -> bool:
+        """True if a model is in the scope of a client."""
+        patterns, name = self._models(client), model.partition("@")[0]
+        return not patterns or any(fnmatchcase(name, each) for each in patterns)
+
+    def _models(self, client: Sender) -> tuple[str, ...]:
+        line = self._line(client) if client.known else None
+        return () if line is None else line.models
+
+    def rights(self, client: Sender) -> frozenset[str]:
         """Rights of a client."""
         if not client.known:
             return _USUAL
-        return next((each.rights for each in self._digests if each.name == client.name), _NONE)
+        line = self._line(client)
+        return _NONE if line is None else line.rights
 
-    def client(self, request: Request) -> Client:
+    def _line(self, client: Sender) -> _TokenLine | None:
+        return next((each for each in self._lines if each.name == client.name), None)
+
+    def client(self, request: Request) -> Sender:
         """The sender of a request."""
-        header = request.headers.get(b"authorization")
-        if header is not None:
+        header, name = request.headers.get(b"authorization"), None
+        if header is not None or request.certified:
             self._reread_if_changed()
+        if header is not None:
             scheme, _, token = header.strip().partition(b" ")
             name = self._name(token.strip()) if scheme.lower() == b"bearer" else None
-            if name is not None:
-                return Client(name, known=True)
-        return Client(request.peer, known=False)
+        elif request.certified:
+            by_name = {each.certificate: each.name for each in self._lines if each.certificate}
+            name = next((by_name[each] for each in request.certified if each in by_name), None)
+        return Sender(request.peer, known=False) if name is None else Sender(name, known=True)
 
     def _name(self, token: bytes) -> str | None:
         """The client with this token; all tokens are compared, so that timing reveals nothing."""
         digest, match = sha256(token).digest(), None
-        for name, expected, _ in self._digests:
-            if hmac.compare_digest(expected, digest):
-                match = name
+        for line in self._lines:
+            if hmac.compare_digest(line.digest, digest):
+                match = line.name
         return match
 
     def _reread_if_changed(self) -> None:
@@ -122,7 +160,7 @@ class TokenFile:
         self._looked = now
         try:
             if _stamp(self._path) != self._stamp:
-                self._digests, self._stamp = _read(self._path)
+                self._lines, self._stamp = _read(self._path)
             self._problem = ""
         except (OSError, ParameterError) as problem:  # it is being written, or is damaged
             if str(problem) != self._problem:
@@ -144,7 +182,7 @@ class Rates:
 
     def __init__(
         self,
-        who: Callable[[Request], Client],
+        who: Callable[[Request], Sender],
         *,
         anonymous: float = 0.0,
         known: float = 0.0,
@@ -154,7 +192,7 @@ class Rates:
         self._who, self._clock = who, clock
         self._rates = {False: anonymous, True: known}
         self._burst = burst
-        self._buckets: OrderedDict[Client, _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[Sender, _Bucket] = OrderedDict()
 
     def __call__(self, request: Request) -> Response | None:
         """Refuse a client above its rate, with the seconds after which to try again."""
@@ -185,10 +223,10 @@ class AtOnce:
     """
 
     def __init__(
-        self, who: Callable[[Request], Client], *, anonymous: int = 0, known: int = 0
+        self, who: Callable[[Request], Sender], *, anonymous: int = 0, known: int = 0
     ) -> None:
         self._who, self._most = who, {False: anonymous, True: known}
-        self._counts: dict[Client, int] = {}
+        self._counts: dict[Sender, int] = {}
 
     def __call__(self, request: Request) -> Response | None:
         """Refuse a client that has as many requests on their way as it may."""
@@ -236,8 +274,9 @@ def most_unread(deadline: bytes | None, usual: float) -> float:
     """
     limit = usual or inf
     if deadline is not None and usual:
-        with suppress(ValueError):  # the codec says what is wrong with it
-            limit = float(deadline) / 2e3
+        with suppress(ValueError):
+            given = float(deadline)  # what is over anyway, or wrong, is for the codec to say
+            limit = given / 2e3 if given > 0 else limit
     return limit
 
 
@@ -275,35 +314,58 @@ def _read(path: Path) -> tuple[tuple[_TokenLine, ...], tuple[int, int, int]]:
             found="no line `name token`",
             hint="without `tokens`, everybody may ask",
         )
-    return tuple(known.values()), stamp
+    return tuple(known), stamp
 
 
-def _clients(path: Path, lines: list[str]) -> dict[str, _TokenLine]:
-    """The clients by name."""
-    known: dict[str, _TokenLine] = {}
-    for number, line in enumerate(lines, 1):
-        parts = line.split()
+def _clients(path: Path, lines: list[str]) -> list[_TokenLine]:
+    """The lines of clients."""
+    known: list[_TokenLine] = []
+    for number, text in enumerate(lines, 1):
+        parts = text.split()
         if not parts or parts[0].startswith("#"):
             continue
         where = f"{path}:{number}"
-        if len(parts) not in {2, 3}:
-            raise ParameterError(
-                "a line is `name token`, or `name token rights`",
-                where=where,
-                found=f"{len(parts)} words",
+        if not 2 <= len(parts) <= 4:
+            what, found = "a line is `name token rights models`", f"{len(parts)} words"
+            hint = (
+                "a name and a token; who has all rights needs no more, as do those for all models"
             )
-        if len(parts[1]) < _LEAST:
-            what, found = f"a token has {_LEAST} characters or more", f"{len(parts[1])} characters"
-            raise ParameterError(what, where=where, found=found)
-        rights = frozenset(parts[2].split(",")) if len(parts) == 3 else ALL
-        if not rights <= ALL:
-            raise ParameterError(
-                "there is no such right", where=where, found=parts[2], hint="predict,read,change"
-            )
-        if parts[0] in known:
-            raise ParameterError("this client has a token already", where=where, found=parts[0])
-        digest = sha256(parts[1].encode()).digest()
-        if any(each.digest == digest for each in known.values()):
-            raise ParameterError("another client has this token", where=where, found=parts[0])
-        known[parts[0]] = _TokenLine(parts[0], digest, rights)
+            raise ParameterError(what, where=where, found=found, hint=hint)
+        line = _line_of(parts, where)
+        for each in known:
+            same = each.name == line.name
+            if same and (each.rights, each.models) != (line.rights, line.models):
+                what = "this client has other rights in a line above"
+                raise ParameterError(what, where=where, found=line.name)
+            if (each.digest, each.certificate) == (line.digest, line.certificate):
+                whose = "this" if same else "another"
+                what = f"{whose} client has this token already"
+                raise ParameterError(what, where=where, found=line.name)
+        known.append(line)
     return known
+
+
+def _line_of(parts: list[str], where: str) -> _TokenLine:
+    """The client of a line's words."""
+    name, secret, *more = parts
+    kind, _, value = secret.partition(":")
+    digest, certificate = sha256(secret.encode()).digest(), ""
+    if kind == "sha256":
+        if re.fullmatch("[0-9a-fA-F]{64}", value) is None:
+            what, found = "a digest has 64 hexadecimal digits", f"{len(value)} characters"
+            raise ParameterError(what, where=where, found=found, hint="sha256sum of the token")
+        digest = bytes.fromhex(value)
+    elif kind == "cert" and value:
+        digest, certificate = b"", value
+    elif len(secret) < _LEAST:
+        what, found = f"a token has {_LEAST} characters or more", f"{len(secret)} characters"
+        raise ParameterError(what, where=where, found=found)
+    rights = frozenset(more[0].split(",")) if more else ALL
+    if not rights <= ALL:
+        what, hint = "there is no such right", "predict,read,change"
+        raise ParameterError(what, where=where, found=more[0], hint=hint)
+    models = tuple(more[1].split(",")) if more[1:] else ()
+    if "" in models:
+        what, hint = "models are patterns of names", "fraud*,churn"
+        raise ParameterError(what, where=where, found=more[1], hint=hint)
+    return _TokenLine(name, digest, certificate, rights, models)

@@ -16,7 +16,7 @@ from math import inf
 from time import perf_counter
 
 from runtime.http.codec.response_options import timeout
-from runtime.http.wire.messages import Request
+from runtime.http.wire.messages import GRPC_METHOD, Request
 from scheduler import DeadlineExceeded, Overloaded, cores
 
 #: How much of a new measurement goes into what a byte of a path takes.
@@ -43,8 +43,11 @@ class ClientTurns:
     async def taken(self, request: Request) -> AsyncIterator[None]:
         """A turn for this request; raises Overloaded where its answer would come too late."""
         size, limit = len(request.body), timeout({}, request)
+        path = request.path
+        if request.method == GRPC_METHOD and request.front is not None:  # one path for all models
+            path = f"{path} {request.front.version.owner}"
         deadline = inf if limit is None else request.started + limit
-        cost = self._rates.get(request.path, 0.0) * size
+        cost = self._rates.get(path, 0.0) * size
         if self._free == self._at_once:
             cost = 0.0  # where nothing else is to be done it is tried: the figure may be outdated
         _check(deadline, cost + self._ahead / self._at_once)
@@ -53,7 +56,7 @@ class ClientTurns:
         try:
             _check(deadline, cost)
             yield
-            self._learn(request.path, (perf_counter() - start) / size)
+            self._learn(path, (perf_counter() - start) / size)
         finally:
             self._pass_on()
 

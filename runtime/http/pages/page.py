@@ -51,7 +51,7 @@ _HEADERS = (
 
 def status(service: HandlerContext, request: Request) -> Answer:
     """The status page."""
-    _check_on(service)
+    check_on(service)
     query = parse_qs(request.query)
     refresh = query.get("refresh", ["0"])[0]
     again = int(refresh) if refresh.isascii() and refresh.isdigit() and len(refresh) < 6 else 0
@@ -61,7 +61,7 @@ def status(service: HandlerContext, request: Request) -> Answer:
 
 def explain(service: HandlerContext, request: Request) -> Answer:
     """One plan, at the step that the query names: `?step=stages` and so on."""
-    _check_on(service)
+    check_on(service)
     version = service.front(request.params["model"], request.params.get("version")).version
     step = parse_qs(request.query).get("step", ["stages"])[0]
     if step not in STEPS:
@@ -71,7 +71,8 @@ def explain(service: HandlerContext, request: Request) -> Answer:
     return _explained(service, version, step)
 
 
-def _check_on(service: HandlerContext) -> None:
+def check_on(service: HandlerContext) -> None:
+    """Refuse a page where the settings want none."""
     if not service.settings.status_page:
         raise HttpError("there is no status page", 404, hint="the setting is status_page=true")
 
@@ -99,6 +100,11 @@ async def _explained(service: HandlerContext, version: ModelVersion, step: str) 
     nav = f"</h1>{html.links(pages)}</header>\n<p><b>{escape(version.owner)}</b></p>\n{drawn}"
     body = text.replace("</h1></header>\n", nav, 1).encode("utf-8", "replace")
     return Response(body, content_type=HTML, headers=_HEADERS)
+
+
+def _links(name: str, version: str) -> tuple[tuple[str, str], ...]:
+    steps = tuple((step, _plan(name, version, step)) for step in STEPS)
+    return (("try", f"/try/{quote(name, safe='')}/versions/{quote(version, safe='')}"), *steps)
 
 
 def _plan(name: str, version: str, step: str) -> str:
@@ -167,7 +173,7 @@ def _page(
     figures = Figures(snapshot)
     here = f"?q={quote(wanted)}&refresh=" if wanted else "?refresh="
     again = ("stop refreshing", f"{here}0") if refresh else ("refresh every 5 s", f"{here}5")
-    nav = html.links([again, ("metrics", "/metrics"), ("OpenAPI", "/openapi.json")])
+    nav = html.links([again, ("metrics", "/metrics"), ("routes", "/docs")])
     parts = [
         html.facts(_facts(service, figures)),
         _models(service, figures, wanted),
@@ -209,7 +215,7 @@ _COLUMNS = (
         TableCell("version"),
         TableCell("state", "short"),
         TableCell("tier"),
-        TableCell("engine"),
+        TableCell("engine", "name"),
     ),
     *(
         TableCell(name, "number")
@@ -253,7 +259,7 @@ def _model(
         TableCell(duration(figures.one("compute_seconds_total", **labels))),
         TableCell(size(figures.one("parameter_bytes", **labels, kind="own"))),
         TableCell(size(figures.one("parameter_bytes", **labels, kind="shared"))),
-        TableCell("", "", tuple((step, _plan(each.name, each.version, step)) for step in STEPS)),
+        TableCell("", "", _links(each.name, each.version)),
     )
 
 

@@ -4,9 +4,9 @@
      "path": "/v2/models/fraud/infer", "status": 200, "bytes": 131, "seconds": 0.000087,
      "model": "fraud", "version": "3"}
 
-`client` is the client's name, if it sent a token; `id` is the request's own `X-Request-Id`; unknown
-fields are left out. Bodies, queries and tokens are never written. The event loop only appends
-figures to a list; a thread writes them.
+`client` is the client's name, if it sent a token; `id` is also in the answer's `X-Request-Id`;
+unknown fields are left out. Bodies, queries and tokens are never written. The event loop only
+appends figures to a list; a thread writes them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from time import time
 from typing import IO
@@ -24,7 +24,8 @@ from typing import IO
 import msgspec
 
 from flour.core.errors import ParameterError
-from runtime.http.guard.guards import Client
+from objectstore import system
+from runtime.http.guard.guards import Sender
 from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.problems import log
 
@@ -58,12 +59,14 @@ class LogLine(msgspec.Struct, omit_defaults=True):
 class AccessLog:
     """Writes a line for each failed request, and for a share of the successful ones."""
 
+    name = "access log"
+
     def __init__(
         self,
         target: str,
         share: float = 1.0,
         *,
-        client: Callable[[Request], Client | None] = lambda _: None,
+        client: Callable[[Request], Sender | None] = lambda _: None,
     ) -> None:
         """Write to a file, which is appended to, or to standard error ("-").
 
@@ -77,8 +80,9 @@ class AccessLog:
         self._broken = False
         self._writing = threading.Lock()
         self._ended = threading.Event()
-        self._stream = open_target(target)
-        self._thread = threading.Thread(target=self._run, name="pretzel-access-log", daemon=True)
+        self._stream = open_target(target, self.name)
+        name = f"pretzel-{self.name.replace(' ', '-')}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     # --- on the event loop's thread ----------------------------------------------------------
@@ -108,7 +112,7 @@ class AccessLog:
             client=who.name if who is not None and who.known else "",
             model=front.version.name if front is not None else "",
             version=front.version.version if front is not None else "",
-            id=(request.header("x-request-id") or "")[:LONGEST],
+            id=request.id,
         )
 
     # --- on a thread of its own --------------------------------------------------------------
@@ -123,12 +127,12 @@ class AccessLog:
             lines = [self._encoded(*self._lines.popleft()) for _ in range(len(self._lines))]
             lost, self._lost = self._lost, 0
             if lost:
-                log.warning("the access log has lost %d lines: too many came at once", lost)
+                log.warning("the %s has lost %d lines: too many came at once", self.name, lost)
             if lines:
                 self._write(b"".join(lines))
 
     def _encoded(self, when: float, line: LogLine) -> bytes:
-        moment = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
+        moment = datetime.fromtimestamp(when, timezone.utc).isoformat(timespec="milliseconds")
         line.time = moment.replace("+00:00", "Z")
         return msgspec.json.encode(line) + b"\n"
 
@@ -136,13 +140,13 @@ class AccessLog:
         try:
             if _is_replaced(self._target, self._stream):
                 self._stream.close()
-                self._stream = open_target(self._target)
+                self._stream = open_target(self._target, self.name)
             while data:
                 data = data[self._stream.write(data) :]
             self._stream.flush()
         except (OSError, ValueError, ParameterError) as problem:
             if not self._broken:  # once, not five times a second
-                log.error("the access log cannot be written: %s", problem)
+                log.error("the %s cannot be written: %s", self.name, problem)
             self._broken = True
         else:
             self._broken = False
@@ -152,26 +156,26 @@ class AccessLog:
         self._ended.set()
         self._thread.join(_END_SECONDS)
         if self._thread.is_alive():  # as nobody reads what it writes to
-            log.error("the access log is given up: %s takes no more", self._target)
+            log.error("the %s is given up: %s takes no more", self.name, self._target)
             return
         self.flush()
         if self._target != STANDARD_ERROR:
             self._stream.close()
 
 
-def open_target(target: str) -> IO[bytes]:
+def open_target(target: str, name: str = AccessLog.name) -> IO[bytes]:
     """The stream for the lines: a file that is appended to, or standard error."""
     if target == STANDARD_ERROR:
         return sys.stderr.buffer
     try:
         # Unbuffered and appending: lines of several processes do not mix.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK  # a pipe without a reader
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | system.READ  # a pipe without a reader
         number = os.open(target, flags, 0o666)
         os.set_blocking(number, True)
         return os.fdopen(number, "ab", buffering=0)
     except OSError as problem:
         raise ParameterError(
-            "the access log cannot be written",
+            f"the {name} cannot be written",
             where=target,
             found=problem.strerror or str(problem),
             hint='a file that can be appended to, or "-" for standard error',

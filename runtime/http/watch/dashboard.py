@@ -7,10 +7,11 @@ Prometheus evaluates every expression: see tests/integrations/test_prometheus.py
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from flour.core.toml import tomllib
 
 #: The version of Grafana's format of boards that this is written in.
 SCHEMA = 39

@@ -169,7 +169,7 @@ class Metrics:
 
 
 def _lag(service: HandlerContext) -> list[Family]:
-    """How far the event loop was behind in the last ten seconds."""
+    """The lag of the event loop in the last ten seconds."""
     late = "How late the event loop was, at worst in 10 s."
     unread = "How long a request waited to be read, at worst in 10 s."
     families = [

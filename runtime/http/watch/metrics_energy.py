@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Lock
 
+from objectstore import system
 from runtime.http.snapshots import Family
 from runtime.service.stats import VersionStats
 
 POWERCAP = Path("/sys/class/powercap")
-_STAT = Path("/proc/stat")
+_STAT = system.PROC / "stat"
 #: In /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
 _BUSY = (0, 1, 2, 5, 6)
 _JOULES_A_KWH = 3.6e6
@@ -87,15 +88,15 @@ class Energy:
                 self._divide(seconds)
             self._last = seconds
             self._joules = {owner: self._joules.get(owner, 0.0) for owner in seconds}
-            made = [_family("compute_seconds", "What calls took to compute, estimated.", seconds)]
+            made = [_family("compute_seconds", "Computing time of calls, estimated.", seconds)]
             if known:
                 made.append(_family("energy_joules", "Energy of calls, estimated.", self._joules))
             if known and self._carbon:
                 grams = self._carbon / _JOULES_A_KWH
                 carbon = {owner: joules * grams for owner, joules in self._joules.items()}
-                made.append(_family("carbon_grams", "Carbon dioxide of that energy.", carbon))
+                made.append(_family("carbon_grams", "Carbon dioxide of calls, estimated.", carbon))
             if self._packages.readable:
-                text = "Energy of all that the machine did."
+                text = "Energy that the processors took."
                 whole = Family("pretzel_machine_energy_joules_total", "counter", text, over="max")
                 whole.add(self._machine)
                 made.append(whole)

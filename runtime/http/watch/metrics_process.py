@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
+from objectstore import system
 from runtime.http.snapshots import Family
 from runtime.http.wire.settings import server_version
 
 #: Time of import, for systems that do not report the start of the process.
 _IMPORTED = time.time()
-_SELF = Path("/proc/self")
 
 
 def families() -> list[Family]:
@@ -52,7 +51,7 @@ def _memory() -> list[Family]:
 def resident_bytes() -> int | None:
     """The resident set size; None if the system does not report it."""
     try:
-        pages = int((_SELF / "statm").read_text().split()[1])
+        pages = int(system.told("self/statm").split()[1])
     except (OSError, ValueError, IndexError):
         return None
     return pages * os.sysconf("SC_PAGE_SIZE")
@@ -60,10 +59,7 @@ def resident_bytes() -> int | None:
 
 def proportional_bytes() -> int | None:
     """The proportional set size; None if the system does not report it."""
-    try:
-        text = (_SELF / "smaps_rollup").read_text()
-    except OSError:
-        return None
+    text = system.told("self/smaps_rollup")
     values = [line.split()[1] for line in text.splitlines() if line.startswith("Pss:")]
     return int(values[0]) * 1024 if values else None
 
@@ -71,7 +67,7 @@ def proportional_bytes() -> int | None:
 def started() -> float:
     """The start time of this process, in seconds since 1970."""
     try:
-        ticks = int((_SELF / "stat").read_text().rpartition(")")[2].split()[19])
+        ticks = int(system.told("self/stat").rpartition(")")[2].split()[19])
         since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
     except (OSError, ValueError, IndexError, AttributeError):
         return _IMPORTED

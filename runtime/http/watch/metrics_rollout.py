@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flour.core.errors import FlourError
+from flour.core.time_limit import time_limit
 from runtime.http.snapshots import Family
 from runtime.http.wire.interfaces import Peers
 
@@ -18,7 +18,7 @@ SECONDS = 2.0
 async def known(peers: Peers) -> list[dict[str, Any]]:
     """All rollouts as data; none where the process that judges them cannot be asked."""
     try:
-        async with asyncio.timeout(SECONDS):
+        async with time_limit(SECONDS):
             rollouts: list[dict[str, Any]] = await peers.judge("all", {})
     except (FlourError, TimeoutError):
         return []

@@ -63,7 +63,7 @@ class Accountant:
             return None
         sizes = self._known.get(served)
         if sizes is None:
-            sizes = {item.digest: item.nbytes for item in plan.resident()}
+            sizes = {item.digest: item.nbytes for item in plan.program.resident()}
             self._known[served] = sizes
         return sizes
 
@@ -99,9 +99,9 @@ def families(service: HandlerContext, stats: RuntimeStats, parameters: Parameter
 
 def _versions(service: HandlerContext, versions: Iterable[VersionStats]) -> list[Family]:
     calls = _counter("pretzel_calls_total", help="Calls that were answered.")
-    failed = _counter("pretzel_call_failures_total", help="Calls that were not.")
+    failed = _counter("pretzel_call_failures_total", help="Calls that failed or were refused.")
     rows = _counter("pretzel_rows_total", help="Rows that were answered.")
-    seconds = _counter("pretzel_call_seconds_total", help="What answered calls took together.")
+    seconds = _counter("pretzel_call_seconds_total", help="Time of answered calls together.")
     engines = _counter("pretzel_engine_calls_total", help="Calls by the engine that ran them.")
     chosen = _flag("pretzel_engine_choice", help="1 for the engine that was chosen last.")
     row = _flag("pretzel_row_seconds", help="What a call of one row is expected to take.")
@@ -203,17 +203,17 @@ def _residency(memory: MemoryStats) -> list[Family]:
     cold = memory.cold
     families = [
         _single(_gauge, "resident_plans", "Plans in memory.", memory.resident),
-        _single(_gauge, "dropped_plans", "Registered plans that are not.", memory.dropped),
+        _single(_gauge, "dropped_plans", "Registered plans not in memory.", memory.dropped),
         _single(_counter, "evictions_total", "Plans that were dropped.", memory.evictions),
         _single(_counter, "cold_hits_total", "Calls that brought a plan back.", memory.cold_hits),
-        _single(_counter, "cold_hit_seconds_total", "What that took.", cold.mean * cold.count),
+        _single(_counter, "cold_hit_seconds_total", "Their loading time.", cold.mean * cold.count),
         _single(
             _counter, "unwritable_plans_total", "Plans that could not be spilt.", memory.unwritable
         ),
     ]
     if memory.budget is not None:
-        families.append(_single(_gauge, "memory_budget_bytes", "For plans.", memory.budget))
-        families.append(_single(_gauge, "memory_budget_used_bytes", "Of that.", memory.used))
+        families.append(_single(_gauge, "memory_budget_bytes", "Budget of plans.", memory.budget))
+        families.append(_single(_gauge, "memory_budget_used_bytes", "In use of it.", memory.used))
     return families
 
 
@@ -235,7 +235,7 @@ def _pool(pool: PoolStats) -> list[Family]:
     for name in ("done", "failed", "expired", "cancelled", "refused"):
         jobs.add(getattr(pool, name), state=name)
     queued = _gauge("pretzel_queued_jobs", help="Jobs that wait for an executor.")
-    rows = _gauge("pretzel_queued_rows", help="Rows of theirs.")
+    rows = _gauge("pretzel_queued_rows", help="Rows that wait for an executor.")
     seconds = _gauge("pretzel_queued_seconds", help="The work that waits, as it was estimated.")
     executors = _gauge("pretzel_executors", help="Executors.")
     idle = _gauge("pretzel_idle_executors", help="Executors that have nothing to do.")
@@ -249,9 +249,9 @@ def _pool(pool: PoolStats) -> list[Family]:
     return [
         jobs,
         *(queued, rows, seconds, executors, idle),
-        _single(_counter, "executor_seconds_total", "What executors worked.", pool.busy_seconds),
-        _single(_counter, "job_wait_seconds_total", "From submission to start.", _sum(pool.wait)),
-        _single(_counter, "job_seconds_total", "From submission to the end.", _sum(pool.total)),
+        _single(_counter, "executor_seconds_total", "Executors' working time.", pool.busy_seconds),
+        _single(_counter, "job_wait_seconds_total", "Jobs' time before start.", _sum(pool.wait)),
+        _single(_counter, "job_seconds_total", "Jobs' time until their end.", _sum(pool.total)),
         _single(
             _counter, "executor_deaths_total", "Executors that had to be replaced.", pool.deaths
         ),

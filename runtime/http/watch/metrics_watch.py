@@ -29,18 +29,18 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
     errors = Family("pretzel_segment_errors_total", "counter", "Rows that were refused.")
     labels = Family("pretzel_segment_labels_total", "counter", "Answers by their label.")
     seconds = Family(
-        "pretzel_segment_compute_seconds_total", "counter", "What its rows took to compute."
+        "pretzel_segment_compute_seconds_total", "counter", "Computing time of a segment's rows."
     )
     latency = Family(
-        *("pretzel_segment_latency_seconds", "gauge", "Mean of the calls that were timed."),
+        *("pretzel_segment_latency_seconds", "gauge", "Mean time of the timed calls of a segment."),
         over="max",
     )
     stages = Family(
-        *("pretzel_stage_compute_share", "gauge", "Part of a stage in computing."), over="max"
+        *("pretzel_stage_compute_share", "gauge", "A stage's share of time."), over="max"
     )
     scores = Family("pretzel_segment_scores_total", "counter", "Scores up to the bound `up_to`.")
-    dropped = Family("pretzel_watch_dropped_rows_total", "counter", "Rows not looked at.")
-    looked = Family("pretzel_outlier_rows_total", "counter", "Rows that were looked at.")
+    dropped = Family("pretzel_watch_dropped_rows_total", "counter", "Rows that watches left out.")
+    looked = Family("pretzel_outlier_rows_total", "counter", "Rows examined for outliers.")
     strange = Family("pretzel_outliers_total", "counter", "Rows unlike the reference's.")
     alarms = Family("pretzel_watch_alarms_total", "counter", "Alarms of detectors on scores.")
     segments = (rows, errors, labels, scores, seconds, latency)

@@ -12,7 +12,9 @@ from flour.core.errors import ParameterError
 from objectstore.atomic import unwritable
 from runtime.http.guard.clients import sender
 from runtime.http.routes import HandlerContext
+from runtime.http.watch import logs
 from runtime.http.watch.access_log import STANDARD_ERROR, AccessLog, open_target
+from runtime.http.watch.audit_log import AuditLog
 from runtime.http.watch.metrics import Metrics
 from runtime.http.wire.messages import Request
 from runtime.http.wire.problems import log
@@ -27,8 +29,10 @@ def check(settings: ServerSettings) -> None:
         if what:
             where, hint = f"ServerSettings.answers: {folder}", "a folder that can be written"
             raise ParameterError("answers cannot be kept here", where=where, found=what, hint=hint)
-    if settings.access_log not in {"", STANDARD_ERROR}:
-        open_target(str(settings.access_log)).close()
+    logs = (settings.access_log, AccessLog.name), (settings.audit_log, AuditLog.name)
+    for target, name in logs:
+        if target not in {"", STANDARD_ERROR}:
+            open_target(str(target), name).close()
     if settings.tracing:
         try:
             import opentelemetry.trace as _  # noqa: F401 (whether it is there)
@@ -45,11 +49,17 @@ def attach(service: HandlerContext) -> None:
     """Attach the observers that the settings enable."""
     settings = service.settings
     check(settings)
+    logs.configure(settings)
+    logs.offer(service)
     if settings.metrics:
         service.metrics = Metrics(service)
     if settings.access_log:
         target, share = str(settings.access_log), settings.access_log_share
         service.observers.append(AccessLog(target, share, client=partial(sender, service)))
+    if settings.audit_log:
+        audit = AuditLog(str(settings.audit_log), service.router, client=partial(sender, service))
+        service.observers.append(audit)
+        service.enter = audit.entering(service.enter)
     if settings.tracing:
         _trace(service)
 

@@ -14,6 +14,10 @@ _LEVEL = 1
 _LAYERS = 3
 #: Most members of a gzip stream: what is behind each is copied.
 _MEMBERS = 64
+#: Bytes that are unpacked at once.
+_PIECE = 256 << 10
+#: A body that is longer than this may be so many times as long as it was when it was packed.
+_LITTLE, _RATIO = 1 << 20, 100
 #: Compressed bodies of more bytes are decompressed on a thread: they may be thousands of times as
 #: long.
 SOON = 4 << 10
@@ -35,12 +39,9 @@ def unpack(request: Request, most: int) -> None:
                 hint="gzip, deflate or none",
                 headers={"Accept-Encoding": "gzip, deflate"},
             )
-        try:
-            content, ended = _inflated(request.body, _WINDOW[name], most)
-            if name == "deflate" and content is None:  # some send it without its header
-                content, ended = _inflated(request.body, -zlib.MAX_WBITS, most)
-        except zlib.error:
-            content, ended = None, False
+        content, ended = _inflated(request.body, _WINDOW[name], most)
+        if name == "deflate" and content is None:  # some send it without its header
+            content, ended = _inflated(request.body, -zlib.MAX_WBITS, most)
         if content is None or not ended:
             raise HttpError(f"the body is no {name} data, or cut off")
         if len(content) > most:
@@ -48,24 +49,36 @@ def unpack(request: Request, most: int) -> None:
         request.body = content
 
 
-def _inflated(body: bytes | memoryview, window: int, most: int) -> tuple[bytes | None, bool]:
+def _inflated(
+    body: bytes | memoryview, window: int, most: int
+) -> tuple[bytes | memoryview | None, bool]:
     """The content up to the limit, and whether the stream was complete.
 
-    gzip has members, one behind the other; behind any other stream there is nothing.
+    gzip has members, one behind the other; behind any other stream there is nothing. It is made in
+    pieces, between which other threads have their turn.
     """
-    parts: list[bytes] = []
-    size, rest = 0, body
-    for _ in range(_MEMBERS if window == _WINDOW["gzip"] else 1):
-        stream = zlib.decompressobj(window)
+    made, rest, at, members = bytearray(), b"", 0, _MEMBERS if window == _WINDOW["gzip"] else 1
+    stream = zlib.decompressobj(window)
+    while len(made) <= most and (rest or at < len(body)):
+        if stream.eof:
+            members -= 1
+            stream = zlib.decompressobj(window)
+        if not members:
+            return None, False
+        piece = rest or body[at : at + _PIECE]
+        at += 0 if rest else len(piece)
         try:
-            parts.append(stream.decompress(rest, most + 1 - size))
+            made += stream.decompress(piece, _PIECE)
         except zlib.error:
             return None, False
-        size += len(parts[-1])
-        rest = stream.unused_data
-        if size > most or not rest:
-            return b"".join(parts), size > most or stream.eof
-    return None, False
+        rest = stream.unconsumed_tail or stream.unused_data
+        if len(made) > max(_LITTLE, _RATIO * len(body)):
+            what = f"a body of more than 1 MiB is packed to a {_RATIO}th at most"
+            raise HttpError(what, 413, hint="send it unpacked, or in several requests")
+    if len(made) <= most:
+        made += stream.flush()
+    whole = bytes(made) if len(made) <= _LITTLE else memoryview(made).toreadonly()
+    return whole, len(made) > most or stream.eof
 
 
 def pack(request: Request, response: Response) -> Response:

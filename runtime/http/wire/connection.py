@@ -11,44 +11,30 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Awaitable
-from http import HTTPMethod
 from time import perf_counter
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import httptools
 
 from runtime.http.wire import problems
-from runtime.http.wire.body_reading import drop, place_for
-from runtime.http.wire.headers import Heads, Spelling, repeated, spelling
-from runtime.http.wire.interfaces import App
-from runtime.http.wire.lag import Lag
+from runtime.http.wire.body_reading import FEW_BYTES, crumbled, drop, place_for, too_large
+from runtime.http.wire.headers import Spelling, crowded, fault, misframed, repeated, spelling
+from runtime.http.wire.hpack import MOST_FIELDS
+from runtime.http.wire.http2 import PREFACE
+from runtime.http.wire.interfaces import App, Listener
+from runtime.http.wire.loop_fairness import TURN_SECONDS
 from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.settings import ServerSettings
+from runtime.http.wire.tls import names_of
 
-_METHODS = {method.encode(): method.value for method in HTTPMethod}
+_METHODS = {
+    each.encode(): each
+    for each in ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
+}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 #: States of a connection; each has a time limit of its own.
 IDLE, HEADERS, BODY, CLOSING = "idle", "headers", "body", "closing"
-
-
-class Listener(Protocol):
-    """A server, as a connection knows it."""
-
-    loop: asyncio.AbstractEventLoop
-    lag: Lag
-    heads: Heads
-    paths: dict[bytes, tuple[str, str]]
-    memory: memoryview
-
-    def path(self, target: bytes) -> tuple[str, str]:
-        """Split a request target into path and query."""
-
-    def admit(self, connection: Connection) -> bool:
-        """Register a new connection; False if there are too many."""
-
-    def leave(self, connection: Connection) -> None:
-        """Unregister a connection."""
 
 
 class _StopParsing(Exception):
@@ -63,11 +49,12 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        *("_app", "_asked", "_at", "_began", "_body", "_busy", "_close", "_data", "_ended"),
-        *("_fed", "_fields", "_full", "_headers", "_held", "_kept", "_late", "_length", "_line"),
-        *("_loop", "_mute", "_now", "_out", "_parser", "_part", "_paused", "_peer", "_place"),
-        *("_refusal", "_server", "_since", "_size", "_socket", "_spelling", "_started", "_state"),
-        *("_target", "_task", "_transport", "_waited", "on_body", "on_header", "on_url"),
+        *("_app", "_asked", "_at", "_began", "_body", "_busy", "_certified", "_chunks", "_close"),
+        *("_data", "_ended", "_fed", "_fields", "_full", "_headers", "_held", "_kept", "_late"),
+        *("_length", "_line", "_loop", "_mute", "_now", "_out", "_parser", "_part", "_paused"),
+        *("_peer", "_place", "_refusal", "_server", "_since", "_size", "_socket", "_spelling"),
+        *("_started", "_state", "_target", "_task", "_tls", "_transport", "_waited", "_worked"),
+        *("on_body", "on_header", "on_url"),
     )
 
     def __init__(self, server: Listener, app: App) -> None:
@@ -79,7 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waited = 0.0  # how long the current request was unread
         self._late = False  # that was too long
         self._state, self._started = IDLE, self._now
-        self._peer = ""
+        self._peer, self._tls, self._certified = "", False, names_of(None)
         # The parser appends to these containers directly, without a Python function for each part.
         self._target: list[bytes] = []
         self._fields: dict[bytes, bytes] = {}  # headers, or trailers, which are ignored
@@ -90,6 +77,8 @@ class Connection(asyncio.BufferedProtocol):
         self._headers, self._spelling = self._fields, _NO_HEADERS  # of the current request
         self._size = 0  # bytes of the body so far
         self._length = 0  # bytes of a body that the parser does not see; 0 for all others
+        self._chunks = 0  # small ones of the body so far
+        self._worked = 0.0  # seconds of work on full reads since others had their turn
         self._place: memoryview | None = None  # of such a body, which is not joined of pieces
         # The bytes that are being parsed, and where in them the current request begins, or -1; they
         # begin with the part of its headers that came before.
@@ -117,30 +106,34 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self._peer = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        secured = transport.get_extra_info("ssl_object")
+        self._tls, self._certified = secured is not None, names_of(secured)
         if not self._server.admit(self):
             self._refuse(problems.refusal("too many connections", 503, (("Retry-After", "1"),)))
+        elif secured is not None and secured.selected_alpn_protocol() == "h2":
+            self._mute = True
+            self._server.http2(self, self._transport, b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone: cancel the current answer and drop queued requests."""
         self._mute = True
         self._line.clear()
         self._server.leave(self)
-        if (
-            self._task is not None
-        ):  # later, as a task cancelled before its start would never await its coroutine
+        if self._task is not None:
+            # Later, as a task cancelled before its start would never await its coroutine.
             self._loop.call_soon(self._task.cancel)
 
     def eof_received(self) -> bool:
         """The client sends no more, but may still read its answers."""
         self._ended = self._mute = True
-        return self._busy or bool(self._line)
+        return not self._tls and (self._busy or bool(self._line))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go: what all connections share, or the place of a large body."""
         if not self._length:
             return self._server.memory
         if self._place is not None:
-            return self._place[self._size :]
+            return self._place[self._size : self._size + _AT_MOST]
         self._drop(1)  # the last byte says that it is all there
         return self._server.memory[: self._length - self._size]
 
@@ -149,21 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._mute:
             return
         if not self._length or self._place is not None:
-            # Note when bytes were read, and when they may have come.
-            before, self._now = self._now, perf_counter()
-            lag = self._server.lag
-            if lag.behind:
-                since = lag.since(self._now, self._loop)
-                # After a full read in this round, these bytes came with the ones before; on a new
-                # connection, before it was accepted, unless the loop waited for them.
-                again = self._full and before >= lag.began
-                if not again and (self._asked or lag.idle > before):
-                    self._since = max(since, before)
-                if self._length <= _LONG:
-                    began = max(self._since, before) if self._asked else self._since
-                    self._waited += self._now - began
-            else:
-                self._since = self._now
+            self._note_times()
         out: list[bytes] = []
         self._out, self._fed = out, nbytes
         if self._length:
@@ -179,12 +158,42 @@ class Connection(asyncio.BufferedProtocol):
             self._flush(out)
         if self._close or self._busy or self._ended or self._held or self._line:
             self._settle()
+        if self._full:
+            self._give_way()
+
+    def _note_times(self) -> None:
+        """Note when bytes were read, and when they may have come."""
+        before, self._now = self._now, perf_counter()
+        lag = self._server.lag
+        if lag.behind:
+            since = lag.since(self._now, self._loop)
+            # After a full read in this round, these bytes came with the ones before; on a new
+            # connection, before it was accepted, unless the loop waited for them.
+            again = self._full and before >= lag.began
+            if not again and (self._asked or lag.idle > before):
+                self._since = max(since, before)
+            if self._length <= _LONG:
+                began = max(self._since, before) if self._asked else self._since
+                self._waited += self._now - began
+        else:
+            self._since = self._now
+
+    def _give_way(self) -> None:
+        """Let others be read, after some time of work on what filled the memory each time."""
+        self._worked += perf_counter() - self._now + self._fed * _COPY_SECONDS
+        if self._worked > TURN_SECONDS and not (self._mute or self._held):
+            self._worked, self._held = 0.0, True
+            self._transport.pause_reading()
+            self._server.turns.wait(self._loop, self._settle)
 
     def _parse(self, data: bytes) -> None:
         self._began, pieces = False, len(self._body)
         self._data, self._at = self._part + data if self._part else data, 0
         if self._state is BODY:
             self._at = self._body_left()
+        elif len(data) > FEW_BYTES and crowded(self._data):
+            self._refuse(problems.HEADER_TOO_LARGE)
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -199,7 +208,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._parser = httptools.HttpRequestParser(self)
                 self._parse(_UPGRADE.sub(b"", head) + end + rest)
                 return
-            self._refuse(self._refusal or _misframed(str(problem)))
+            if self._data.startswith(PREFACE) and not (self._busy or self._line):
+                self._state, self._mute = IDLE, True
+                self._server.http2(self, self._transport, self._data)
+                return
+            self._refuse(self._refusal or misframed(str(problem)))
         self._part = b""
         if self._state is not IDLE:
             self._part_came(0 if self._began else pieces)
@@ -212,21 +225,21 @@ class Connection(asyncio.BufferedProtocol):
             self._part = self._data[self._at :]
         if len(body) > before:
             if len(body) > before + 16:  # many small chunks take more memory than one
+                self._chunks += len(body) - before
                 body[before:] = [b"".join(body[before:])]
             if self._place is not None:
                 self._put()
-            elif self._late:  # it will be refused, and its body is not looked at
-                self._size += sum(map(len, body))
-                body.clear()
             else:
                 self._size += sum(map(len, body[before:]))
-            if self._size > settings.max_body:
-                self._refuse(_too_large(settings))
+                if self._late:  # it will be refused, and its body is not looked at
+                    body.clear()
+            if self._size > settings.max_body or crumbled(self._chunks, self._size):
+                self._refuse(too_large(settings, self._size))
             self._kept = 0
         elif not self._began:
             self._kept += self._fed
-            if self._kept > settings.max_header:
-                self._refuse(_header_too_large())
+            if self._kept > settings.max_header or crowded(self._data, end=True):
+                self._refuse(problems.HEADER_TOO_LARGE)
         if self._state is BODY:
             self._read_past_the_parser()
 
@@ -248,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
     def _drop(self, but: int = 0) -> None:
         """Drop what has come of a body that is not wanted, but for so many of its last bytes."""
         left = self._length - self._size - but
-        if left > 0:
+        if left > 0 and not self._tls:  # what lies in the socket is encrypted
             if self._socket < 0:
                 self._socket = self._transport.get_extra_info("socket").fileno()
             self._size += drop(self._socket, left)
@@ -289,41 +302,37 @@ class Connection(asyncio.BufferedProtocol):
         self._spelling = names = spelling(headers)
         settings = self._app.settings
         if self._fed > settings.max_header or not self._began:
-            size = sum(map(len, self._target))
-            size += sum(len(name) + len(value) + 4 for name, value in headers.items())
-            if size > settings.max_header:
-                self._stop(_header_too_large())
-        self._state, self._size, self._began = BODY, 0, True
+            size = sum(len(name) + len(value) + 4 for name, value in headers.items())
+            if sum(map(len, self._target), size) > settings.max_header:
+                self._stop(problems.HEADER_TOO_LARGE)
+        self._state, self._size, self._chunks, self._began = BODY, 0, 0, True
         length = 0 if names.length is None else int(headers[names.length])
         if length > settings.max_body:
-            self._stop(_too_large(settings))
+            self._stop(too_large(settings, length))
         self._late = self._waited > 0 and self._will_be_late()
         placed = length > len(self._server.memory) and not self._late and names.encoding is None
-        self._place = place_for(length, self._lower(headers)) if placed else None
+        self._place = None
+        if placed:
+            lower = zip(names.names, headers.values(), strict=True)
+            self._place = place_for(length, dict(lower))
         self._check_framing(headers, names)
         if names.expect is not None:
             self._expected(headers[names.expect])
 
     def _check_framing(self, headers: dict[bytes, bytes], names: Spelling) -> None:
         """Refuse what RFC 9112 tells servers to refuse and the parser does not."""
-        if names.repeated:
-            self._stop(_misframed(f"two headers {names.repeated}"))
-        if names.host is None or names.encoding is not None:
-            # Without Host a request is of HTTP/1.0, and with a transfer coding it is not.
-            modern = self._parser.get_http_version() != "1.0"
-            if names.host is None and modern:
-                self._stop(_misframed("no header host"))
-            coding = b"chunked" if names.encoding is None else headers[names.encoding].lower()
-            if coding != b"chunked" or not (modern or names.encoding is None):
-                found = f"transfer-encoding: {coding[:40].decode('latin-1')}"
-                self._stop(_misframed(found, 501 if modern else 400))
+        if names.repeated or names.host is None or names.encoding is not None:
+            refusal = fault(self._parser, headers, names)
+            if refusal is not None:
+                self._stop(refusal)
         if self._at >= 0:  # the last of two headers with the same name is all that is left of them
             data, start = self._data, self._at
             end = data.find(b"\r\n\r\n", start)
-            if data.count(b"\n", start, end) > len(headers) and (
-                twice := repeated(data[start:end])
-            ):
-                self._stop(_misframed(f"two headers {twice}"))
+            lines = data.count(b"\n", start, end)
+            if lines > MOST_FIELDS:
+                self._stop(problems.HEADER_TOO_LARGE)
+            if lines > len(headers) and (twice := repeated(data[start:end])):
+                self._stop(misframed(f"two headers {twice}"))
             length = 0 if names.length is None else int(headers[names.length])
             self._at = -1 if names.encoding is not None or end < 0 else end + 4 + length
 
@@ -348,6 +357,8 @@ class Connection(asyncio.BufferedProtocol):
             whole, self._place = self._place.toreadonly(), None
         elif len(body) > 1:
             whole = b"".join(body)
+            if crumbled(len(body), len(whole)):
+                self._stop(too_large(self._app.settings, len(whole)))
         body.clear()
         path, query = self._where()
         request = Request(
@@ -360,10 +371,12 @@ class Connection(asyncio.BufferedProtocol):
             names.names,
         )
         request.plain, request.peer, request.waited = names.plain, self._peer, self._waited
-        request.late = self._late
+        request.late, request.certified = self._late, self._certified
+        if names.request is not None:
+            request.named = self._headers[names.request]
         self._target.clear()
         if len(whole) > self._app.settings.max_body:  # it came in chunks
-            self._stop(_too_large(self._app.settings))
+            self._stop(too_large(self._app.settings, len(whole)))
         keep = parser.should_keep_alive() and not parser.should_upgrade()
         self._state = IDLE
         if not keep:
@@ -372,10 +385,6 @@ class Connection(asyncio.BufferedProtocol):
             self._line.append((request, keep))
         else:
             self._answer(request, keep=keep)
-
-    def _lower(self, headers: dict[bytes, bytes]) -> dict[bytes, bytes]:
-        """The headers by their names in lower case."""
-        return dict(zip(self._spelling.names, headers.values(), strict=True))
 
     def _will_be_late(self) -> bool:
         """True if the request that has begun to come will be refused."""
@@ -432,6 +441,8 @@ class Connection(asyncio.BufferedProtocol):
             self._close = True  # the last one
         body = b"" if request.method == "HEAD" else response.body
         out, head = self._out, self._server.heads.head(response, close=self._close)
+        if request.named is not None or response.status >= 400 or self._app.names:
+            head = b"%bx-request-id: %b\r\n\r\n" % (head[:-2], request.id.encode())
         self._started = self._now if out is not None else perf_counter()
         if out is not None and len(body) <= _TOGETHER:
             out.append(head + body)
@@ -475,10 +486,7 @@ class Connection(asyncio.BufferedProtocol):
         if what.lower() != b"100-continue":
             self._stop(problems.refusal("nothing but 100-continue can be expected", 417))
         if not self._busy and not self._line:
-            out = self._out
-            if out:  # answers to earlier requests go first
-                self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-                out.clear()
+            self._flush(self._out or [])  # answers to earlier requests go first
             self._write(_CONTINUE)
 
     def _stop(self, refusal: Response) -> None:
@@ -546,6 +554,8 @@ class Connection(asyncio.BufferedProtocol):
         A client that asks again and again is told with its next answer; closed at once, its next
         request would be lost. One that has just come has a request to send, or is sending it.
         """
+        if self._tls and self._state is CLOSING and not self._transport.get_write_buffer_size():
+            self._transport.abort()  # it would wait until the client says that it ends, too
         if self._busy or self._line or self._state not in {IDLE, HEADERS}:
             return
         usual = self._asked and self._state is IDLE
@@ -567,6 +577,8 @@ class Connection(asyncio.BufferedProtocol):
 _MOST_PIPELINED = 64
 #: Longer bodies take a time to be sent, which does not count as one of waiting.
 _LONG = 1 << 20
+#: Most bytes of a body that are read at once, and what the system takes to copy one, about.
+_AT_MOST, _COPY_SECONDS = 128 << 10, 8e-9
 _LINGER_SECONDS = 2.0
 _NO_HEADERS = spelling(())
 _UPGRADE = re.compile(rb"(?i)\r\nupgrade[ \t]*:[^\r\n]*")
@@ -574,17 +586,3 @@ _UPGRADE = re.compile(rb"(?i)\r\nupgrade[ \t]*:[^\r\n]*")
 _LAST_WORDS_SECONDS, _FIRST_WORDS_SECONDS = 0.2, 1.0
 #: Largest size and number of answers that are written together.
 _TOGETHER, _MOST_TOGETHER = 16 << 10, 16
-
-
-def _misframed(found: str, status: int = 400) -> Response:
-    """The answer to bytes that do not say for certain where a request begins and ends."""
-    what = "this is no request as HTTP/1.1 (RFC 9112) frames them"
-    return problems.refusal(f"{what} (found: {found})", status)
-
-
-def _too_large(settings: ServerSettings) -> Response:
-    return problems.refusal(f"a body may have {settings.max_body} bytes", 413)
-
-
-def _header_too_large() -> Response:
-    return problems.refusal("the headers are too large", 431)

@@ -7,13 +7,17 @@ a second differ in their length only, so their heads are made once a second.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
 
+import httptools
+
+from flour.core.request_ids import HEADER
+from runtime.http.wire.hpack import MOST_FIELDS, encoded
 from runtime.http.wire.messages import HEADER_LENGTH, JSON, TIMEOUT_HEADER, Response
-from runtime.http.wire.problems import LATE
+from runtime.http.wire.problems import LATE, refusal
 
 #: Headers that change how a request's body is read, or how soon it has to be answered.
 _TELLING = {b"content-encoding", HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()}
@@ -21,6 +25,8 @@ _TELLING = {b"content-encoding", HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()
 _FRAMING = (b"host", b"content-length", b"transfer-encoding")
 #: Most spellings in the cache, which is cleared when full, and most headers of one.
 _SPELLINGS, _MOST = 1024, 64
+#: Most blocks of headers that are kept for a second.
+_BLOCKS = 256
 
 
 class Spelling(NamedTuple):
@@ -38,6 +44,8 @@ class Spelling(NamedTuple):
     """That of transfer-encoding."""
     deadline: bytes | None
     """That of the header with the milliseconds that the client will wait."""
+    request: bytes | None
+    """That of the header with the request's id: x-request-id, or else traceparent."""
     repeated: str
     """A header that came twice, in different spellings, and may come once only."""
 
@@ -62,6 +70,7 @@ def _analyse(key: tuple[bytes, ...]) -> Spelling:
         spelled.get(b"host"),
         spelled.get(b"transfer-encoding"),
         spelled.get(TIMEOUT_HEADER.encode()),
+        spelled.get(HEADER.encode(), spelled.get(b"traceparent")),
         next((name.decode() for name in _FRAMING if lower.count(name) > 1), ""),
     )
     if len(key) <= _MOST:
@@ -78,13 +87,43 @@ def repeated(head: bytes) -> str:
     return next((name.decode() for name in _FRAMING if names.count(name) > 1), "")
 
 
+def crowded(data: bytes, *, end: bool = False) -> bool:
+    """True if the head that begins there, or what is behind the last chunk, has too many fields."""
+    start = data.rfind(b"\n0\r\n") + 1 if end else 0
+    stop = data.find(b"\r\n\r\n", start)
+    return data.count(b"\n", start, stop if stop >= 0 else len(data)) > MOST_FIELDS
+
+
+def fault(
+    parser: httptools.HttpRequestParser, headers: Mapping[bytes, bytes], names: Spelling
+) -> Response | None:
+    """The refusal of headers that leave it open where the request ends, or whom it is for."""
+    if names.repeated:
+        return misframed(f"two headers {names.repeated}")
+    # Without Host a request is of HTTP/1.0, and with a transfer coding it is not.
+    modern = parser.get_http_version() != "1.0"
+    if names.host is None and modern:
+        return misframed("no header host")
+    coding = b"chunked" if names.encoding is None else headers[names.encoding].lower()
+    if coding == b"chunked" and (modern or names.encoding is None):
+        return None
+    found = f"transfer-encoding: {coding[:40].decode('latin-1')}"
+    return misframed(found, 501 if modern else 400)
+
+
+def misframed(found: str, status: int = 400) -> Response:
+    """The answer to bytes that do not say for certain where a request begins and ends."""
+    what = "this is no request as HTTP/1.1 (RFC 9112) frames them"
+    return refusal(f"{what} (found: {found})", status)
+
+
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 class Heads:
     """Makes the heads of a server's responses."""
 
-    __slots__ = ("_date", "_late", "_usual")
+    __slots__ = ("_blocks", "_date", "_late", "_usual")
 
     def __init__(self) -> None:
         self.renew()
@@ -93,6 +132,7 @@ class Heads:
         """Take the time anew; called once a second."""
         self._date = formatdate(usegmt=True)
         self._late = b""
+        self._blocks: dict[tuple[int, str, tuple[tuple[str, str], ...]], bytes] = {}
         usual = f"HTTP/1.1 200 OK\r\ndate: {self._date}\r\ncontent-type: {JSON}\r\ncontent-length: "
         self._usual = usual.encode()
 
@@ -105,6 +145,22 @@ class Heads:
             self._late = self._late or self._any(response, close=False)
             return self._late
         return self._any(response, close=close)
+
+    def block(self, response: Response) -> bytes:
+        """The block of headers of a response over HTTP/2."""
+        key = response.status, response.content_type, response.headers
+        block = self._blocks.get(key)
+        if block is None:
+            fields = [(":status", str(response.status)), *response.headers, ("date", self._date)]
+            if response.status != 204:
+                fields.append(("content-type", response.content_type))
+            block = encoded(fields)
+            if len(self._blocks) >= _BLOCKS:
+                self._blocks.clear()
+            self._blocks[key] = block
+        if response.status == 204:
+            return block
+        return block + encoded((("content-length", str(len(response.body))),))
 
     def _any(self, response: Response, *, close: bool) -> bytes:
         lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Other')}"]

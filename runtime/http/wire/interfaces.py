@@ -1,7 +1,8 @@
-"""Where other parts join the front end, each as what is expected of it.
+"""Interfaces of the parts that join the front end.
 
 repository   models as a folder: what the repository routes ask                 Repository
 guards       look at every request first, and may answer it: tokens, limits    Guard
+listener     the server, as its connections know it                           Listener
 observers    see every request with its answer: counters, logs                 Observer
 peers        the other processes that serve the same port                      Peers
 """
@@ -11,9 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from flour.data.batch import Batch
+from runtime.http.wire.headers import Heads
+from runtime.http.wire.lag import Lag
+from runtime.http.wire.loop_fairness import ReadTurns
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.settings import ServerSettings
 from runtime.rollout import judged
@@ -41,7 +45,7 @@ class ModelState:
         return f"{self.name}@{self.version}" if self.version else self.name
 
 
-class Repository(Protocol):
+class ModelRepository(Protocol):
     """Models by name that can be loaded and unloaded. Calls come from threads, several at once.
 
     `load` and `unload` raise errors of flour.core.errors for what the client can mend,
@@ -73,6 +77,16 @@ class Guard(Protocol):
         """An answer that ends the request here, or None to let it in."""
 
 
+class Need(NamedTuple):
+    """The right and the scope that a request needs its client to have."""
+
+    right: str
+    model: str | None
+    """The model that it is about; None for none, or all."""
+    scoped: bool
+    """True if clients are welcome who may ask some models only."""
+
+
 class Observer(Protocol):
     """Sees a request with its answer, after that was handed to the system."""
 
@@ -85,6 +99,8 @@ class App(Protocol):
 
     settings: ServerSettings
     observers: list[Observer]
+    #: True if all answers have the id of their request, as a log has it.
+    names: bool
     #: True when the server ends: connections are closed after their answers.
     leaving: bool
 
@@ -98,13 +114,52 @@ class App(Protocol):
         """Called when a response has been handed to the system."""
 
 
+class Connected(Protocol):
+    """A connection, as the server knows it."""
+
+    def check(self, now: float) -> None:
+        """End what takes too long at this moment of `perf_counter`."""
+
+    def drain(self) -> None:
+        """Close when nothing is on its way, as the server ends."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+class Listener(Protocol):
+    """A server, as a connection knows it."""
+
+    loop: asyncio.AbstractEventLoop
+    lag: Lag
+    heads: Heads
+    turns: ReadTurns
+    paths: dict[bytes, tuple[str, str]]
+    memory: memoryview
+
+    def path(self, target: bytes) -> tuple[str, str]:
+        """Split a request target into path and query."""
+
+    def admit(self, connection: Connected) -> bool:
+        """Register a new connection; False if there are too many."""
+
+    def leave(self, connection: Connected) -> None:
+        """Unregister a connection."""
+
+    def http2(self, connection: Connected, transport: asyncio.BaseTransport, data: bytes) -> None:
+        """Go on in HTTP/2 in the place of a connection, of which `data` has been read.
+
+        That is for clients that begin with the preface, or agree on "h2" by ALPN (no data).
+        """
+
+
 class Peers(Protocol):
     """The other worker processes of this port; from any thread."""
 
     number: int
     """Number of this process among them, from 0."""
     count: int
-    """How many there should be, this one included."""
+    """The wanted number, this one included."""
 
     def offer(self, kind: str, provider: Callable[[], object]) -> None:
         """Answer others who ask for a snapshot of this kind; what `provider` returns is JSON.
@@ -112,7 +167,7 @@ class Peers(Protocol):
         It is called on a thread of its own, and should take milliseconds at most.
         """
 
-    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
+    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:
         """Answers of the others by their number; those that take longer, or end, are left out."""
 
     async def settled(self) -> None:
@@ -133,7 +188,7 @@ class Alone:
     def offer(self, kind: str, provider: Callable[[], object]) -> None:
         """Do nothing."""
 
-    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
+    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:
         """Do nothing."""
         return {}
 

@@ -1,4 +1,4 @@
-"""How far the event loop is behind its clients: how long requests may have lain unread.
+"""The lag of the event loop behind its clients: the time requests may have lain unread.
 
 A server with more to do than it can do has its queue in the sockets: requests wait there until the
 loop comes to read them. The loop works in rounds: it asks the system which connections have

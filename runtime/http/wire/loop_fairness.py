@@ -7,11 +7,13 @@ with 3,000.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -22,6 +24,15 @@ _REST_SECONDS = 50e-6
 
 #: The switch interval of the GIL in a server's own process.
 SWITCH_SECONDS = 500e-6
+
+#: Frames of a connection that are handled before others get their turn.
+AT_ONCE = 16
+#: Seconds of work on full reads of a connection after which others get their turn.
+TURN_SECONDS = 0.001
+#: Seconds of a round of the loop that those have together who go on.
+_ROUND_SECONDS = 0.002
+#: Seconds for which new connections of an address wait that has just been sent away.
+WARY_SECONDS = 1.0
 
 _lock = threading.Lock()
 _pauses = 0
@@ -80,3 +91,34 @@ def keep_what_is_here() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+class ReadTurns:
+    """Connections that have sent more than is handled at once, and wait for their turn.
+
+    The system gives a connection half a megabyte of what it has sent before another is asked.
+    """
+
+    def __init__(self) -> None:
+        self._line: deque[Callable[[], None]] = deque()
+        self._called = False  # the next round is
+        #: Addresses that have asked for too much in this second.
+        self.wary: set[str] = set()
+
+    def wait(self, loop: asyncio.AbstractEventLoop, go_on: Callable[[], None]) -> None:
+        """Call `go_on` when those are through who waited before."""
+        self._line.append(go_on)
+        if not self._called:
+            self._called = True
+            loop.call_soon(self._round, loop)
+
+    def _round(self, loop: asyncio.AbstractEventLoop) -> None:
+        coming, end = len(self._line), time.perf_counter() + _ROUND_SECONDS
+        try:
+            while coming and time.perf_counter() < end:
+                coming -= 1
+                self._line.popleft()()
+        finally:
+            self._called = bool(self._line)
+            if self._called:
+                loop.call_soon(self._round, loop)

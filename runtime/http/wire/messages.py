@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
+
+from flour.core.request_ids import id_of
 
 if TYPE_CHECKING:
     from runtime.service.version import ModelVersion
 
 JSON = "application/json"
 OCTETS = "application/octet-stream"
+#: The type of a message of gRPC, and what stands in the place of the method of its request.
+GRPC, GRPC_METHOD = "application/grpc", "GRPC"
 
 #: The header with the length of the JSON part of a body with raw tensors.
 HEADER_LENGTH = "inference-header-content-length"
@@ -37,8 +41,19 @@ class Request:
     """One request, complete. Header names are in lower case."""
 
     __slots__ = (
-        *("_headers", "_names", "body", "ended", "front", "late", "method", "params", "path"),
-        *("peer", "plain", "query", "started", "trace", "waited"),
+        *(
+            "_headers",
+            "_id",
+            "_names",
+            "body",
+            "certified",
+            "ended",
+            "front",
+            "late",
+            "message",
+            "method",
+        ),
+        *("named", "params", "path", "peer", "plain", "query", "started", "trace", "waited"),
     )
 
     def __init__(
@@ -62,12 +77,19 @@ class Request:
         self.waited = 0.0
         #: True if that is so long that it is refused.
         self.late = False
+        #: The value of the header with its id, see `id`.
+        self.named: bytes | None = None
+        self._id = ""
         #: The address of the client; empty where it has none.
         self.peer = ""
+        #: The names in the certificate of the client, which an authority of the server vouches for.
+        self.certified: tuple[str, ...] = ()
         #: The values of the path's variables, by the names of the route's pattern.
         self.params: Mapping[str, str] = {}
         #: The codec of the version that it went to, for observers; None before it is known.
         self.front: Addressed | None = None
+        #: The message that the body is, where it is one of gRPC and was read.
+        self.message: Any = None
         #: Called once when there is an answer that was awaited, or the client has given up.
         self.ended: Callable[[object], None] | None = None
         #: Its trace, if it is traced.
@@ -80,6 +102,12 @@ class Request:
             self._headers = dict(zip(self._names, self._headers.values(), strict=True))
             self._names = None
         return self._headers
+
+    @property
+    def id(self) -> str:
+        """The client's `X-Request-Id`, or trace; a new id where it has sent neither."""
+        self._id = self._id or id_of(self.named)
+        return self._id
 
     def header(self, name: str) -> str | None:
         """A header's value."""
@@ -107,6 +135,17 @@ class Response:
 
     def __repr__(self) -> str:
         return f"Response({self.status}, {len(self.body)} bytes of {self.content_type})"
+
+
+class MessageSeries(Response):
+    """The first message of an answer to a call of gRPC that has several."""
+
+    __slots__ = ("messages",)
+
+    def __init__(self, body: bytes, messages: Callable[[], AsyncIterator[bytes]]) -> None:
+        """`messages` makes what gives the further ones; it is closed when nobody waits for them."""
+        super().__init__(body, content_type=GRPC)
+        self.messages = messages
 
 
 #: The result of a handler: a response, or an awaitable of one.

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from flour.core.errors import ParameterError, is_count, is_number
 
@@ -32,9 +32,16 @@ def _absolute(path: str | PathLike[str]) -> str:
 _HEADER = re.compile(r"(?i)(?!(proxy-)?authorization$|cookie$)[!#$%&'*+.^_`|~0-9a-z-]+")
 
 
+def _same(value: object) -> object:
+    return value
+
+
 def _is_header(value: object) -> bool:
     return isinstance(value, str) and _HEADER.fullmatch(value) is not None
 
+
+LOG_LEVELS: tuple[Literal["debug", "info", "warning", "error"], ...]
+LOG_LEVELS = "debug", "info", "warning", "error"
 
 #: Check, wording and stored type of a setting, by its name or its annotation.
 _KINDS: dict[object, tuple[Callable[[Any], bool], str, Callable[[Any], object]]] = {
@@ -43,6 +50,22 @@ _KINDS: dict[object, tuple[Callable[[Any], bool], str, Callable[[Any], object]]]
     "float": (is_number, "a finite number", float),
     "str": (lambda value: isinstance(value, str) and bool(value), "a text that is not empty", str),
     "tenant_header": (_is_header, "the name of a header that holds no secret", str),
+    "str | None": (
+        lambda value: value is None or (isinstance(value, str) and bool(value)),
+        "a text that is not empty, or None",
+        _same,
+    ),
+    "unix_mode": (
+        lambda value: isinstance(value, str) and re.fullmatch("[0-7]{3}", value) is not None,
+        "three octal digits",
+        str,
+    ),
+    "log_format": (lambda value: value in {None, "json", "text"}, "json, text or None", _same),
+    "log_level": (
+        lambda value: value is None or value in LOG_LEVELS,
+        f"{', '.join(LOG_LEVELS)} or None",
+        _same,
+    ),
     "str | Path": (lambda value: isinstance(value, str | PathLike), "a path", _absolute),
     "str | Path | None": (
         lambda value: value is None or (isinstance(value, str | PathLike) and bool(str(value))),
@@ -64,12 +87,27 @@ class ServerSettings:
     """The address of the server, its limits and its features. Times in seconds, sizes in bytes."""
 
     host: str = "127.0.0.1"
+    """The address to listen on; "0.0.0.0" is every IPv4 address of the machine, and "unix:PATH" a
+    socket in the file system."""
     port: int = 8000
     """0 lets the system choose one."""
+    unix_mode: str = "600"
+    """Permissions of a socket in the file system: who may connect."""
+    tls_cert: str | Path | None = None
+    """A PEM file with the server's certificate and those of its issuers: clients use https. Files
+    of TLS are read again when they change, and on SIGHUP."""
+    tls_key: str | Path | None = None
+    """The key of the certificate, where it is not in the same file."""
+    tls_client_ca: str | Path | None = None
+    """A PEM file with the authorities that sign clients' certificates, which are asked for."""
+    tls_client_required: bool = True
+    """True if connections without such a certificate are refused."""
     reuse_port: bool = False
     """True if other processes may listen on the same port (SO_REUSEPORT)."""
     backlog: int = 1024
+    """Connections that the system holds until the server accepts them."""
     max_connections: int = 10_000
+    """Open connections; further ones are refused with 503."""
 
     max_header: int = 32 << 10
     """The request line and all headers together."""
@@ -81,6 +119,7 @@ class ServerSettings:
     body_seconds: float = 30.0
     """For a body; plus one second for each `body_rate` bytes."""
     body_rate: int = 1 << 20
+    """Bytes a second that clients are expected to send at least."""
     idle_seconds: float = 75.0
     """Between two requests."""
     write_seconds: float = 30.0
@@ -103,7 +142,8 @@ class ServerSettings:
     """A batch is sent when it has this many rows."""
 
     tokens: str | Path | None = None
-    """A file with a line `name token` for each client; tokens have 16 characters or more."""
+    """A file with a line `name token rights models` for each client, the last two where it may not
+    do everything. Tokens have 16 characters or more, or are `sha256:DIGEST` or `cert:NAME`."""
     tokens_required: bool = True
     """True if requests without a valid token are refused, if there is such a file."""
     anonymous_rate: float = 0.0
@@ -134,6 +174,8 @@ class ServerSettings:
     """Seconds that a request may wait unread while the event loop is busy; later it is refused
     unread. A deadline in a header replaces it: half of that. 0 is no limit."""
 
+    default_model: str | None = None
+    """The model that `/invocations` asks where several are loaded."""
     ready_needs_all: bool = False
     """True if a model whose files cannot be served makes the server not ready."""
     metrics: bool = True
@@ -146,10 +188,18 @@ class ServerSettings:
     """True if metrics also appear under Triton's names."""
     status_page: bool = True
     """True if `/` and `/explain` answer."""
+    log_format: str | None = None
+    """`json` or `text`: lines of the server's log on standard error, with the ids of requests. None
+    leaves logging to the program."""
+    log_level: str | None = None
+    """The least level that is logged: `debug`, `info`, `warning` or `error`."""
     access_log: str | Path = ""
     """A file for a line of JSON for each request; "-" is standard error, empty is no log."""
     access_log_share: float = 1.0
     """Share of successful requests that are logged; failed ones always are."""
+    audit_log: str | Path = ""
+    """A file for a line of JSON for each request that would change something: who, what, when,
+    from where, and the answer."""
     tracing: bool = False
     """True if requests become spans of OpenTelemetry."""
     trace_stages: float = 0.0
@@ -168,3 +218,7 @@ class ServerSettings:
                 hint = f"the usual value is {each.default!r}"
                 raise ParameterError(what, where=where, found=repr(value)[:80], hint=hint)
             object.__setattr__(self, each.name, kept(value))
+        for name in ("tls_key", "tls_client_ca"):
+            if getattr(self, name) and not self.tls_cert:
+                what, where = f"{name} is of a server with tls_cert", f"ServerSettings.{name}"
+                raise ParameterError(what, where=where, found="tls_cert=None")

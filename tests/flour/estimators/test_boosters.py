@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import lightgbm as lgb
@@ -11,10 +12,7 @@ import pytest
 import xgboost as xgb
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import (
-    BaggingRegressor,
-    VotingClassifier,
-)
+from sklearn.ensemble import BaggingRegressor, VotingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import make_pipeline
@@ -23,6 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 import oven
 from flour import from_sklearn
 from flour.core.errors import UnsupportedSetting
+from flour.sklearn.file import read_as_data
 from tests.boosters import GROWN, LIBRARIES, LIGHT, maker, sample
 from tests.estimators import check
 
@@ -102,10 +101,17 @@ def test_rankers(kind: str) -> None:
         made = light(lgb.LGBMRanker).fit(X, relevance, group=[100, 50])
     else:
         made = grown(xgb.XGBRanker).fit(X, relevance, qid=np.repeat([0, 1], [100, 50]))
-    program = from_sklearn(made)
-    for rows in (X, X[:1]):
-        got = oven.bake(program).run(rows)["value"]
-        np.testing.assert_allclose(got, made.predict(rows), rtol=1e-6)
+    for read in (made, read_as_data(pickle.dumps(made))):
+        plan = oven.bake(from_sklearn(read))
+        for rows in (X, X[:1], HOLES):
+            np.testing.assert_allclose(plan.run(rows)["value"], made.predict(rows), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [xgb.XGBRFRegressor, xgb.XGBRFClassifier])
+def test_forests_of_xgboost_in_pickles(kind: Any) -> None:
+    made = grown(kind).fit(X, Y if kind is xgb.XGBRFRegressor else Y > 0)
+    read = from_sklearn(read_as_data(pickle.dumps(made)))
+    assert read.digest == from_sklearn(made).digest
 
 
 def test_training_that_stopped_early_answers_with_its_best_round() -> None:

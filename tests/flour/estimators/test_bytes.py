@@ -13,11 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
-from sklearn.feature_extraction.text import (
-    CountVectorizer,
-    HashingVectorizer,
-    TfidfVectorizer,
-)
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -211,10 +207,7 @@ def test_types_as_data(kind: Text) -> None:
     assert from_data(json.loads(json.dumps(to_data(kind)))) == kind
 
 
-@pytest.mark.parametrize(
-    "data",
-    [*WRONG, ("a\0b", "strict"), ("", "strict"), ("utf-8",)],
-)
+@pytest.mark.parametrize("data", [*WRONG, ("a\0b", "strict"), ("", "strict"), ("utf-8",)])
 def test_damaged_types(data: Any) -> None:
     with pytest.raises(DamagedProgram):
         from_data(["Text", *data])

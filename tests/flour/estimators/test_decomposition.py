@@ -139,8 +139,7 @@ def test_greedy_codes_that_end_early() -> None:
 
 
 @pytest.mark.parametrize(
-    "how",
-    [{}, {"max_doc_update_iter": 1}, {"doc_topic_prior": 0.9, "mean_change_tol": 1e-7}],
+    "how", [{}, {"max_doc_update_iter": 1}, {"doc_topic_prior": 0.9, "mean_change_tol": 1e-7}]
 )
 def test_topics(how: dict[str, Any]) -> None:
     counts = np.random.default_rng(3).poisson(0.7, size=(40, 15)).astype(np.float64)
@@ -162,6 +161,11 @@ def test_answers_that_depend_on_other_rows_are_refused() -> None:
     model = dc.NMF(2, max_iter=500, random_state=0).fit(POSITIVE)
     with pytest.raises(UnknownEstimator, match="depends on the rows"):
         flour.from_sklearn(model)
+    program = flour.from_sklearn(model, POSITIVE[:5], allow_python=True)  # a step that stays Python
+    for rows in (POSITIVE, POSITIVE[:1]):
+        np.testing.assert_array_equal(
+            oven.bake(program).run(rows)["features"], model.transform(rows)
+        )
 
 
 @settings(max_examples=10, deadline=None)

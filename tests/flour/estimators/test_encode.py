@@ -252,7 +252,7 @@ def test_mixed_columns_are_one_pass_of_native_code(name: str) -> None:
     fitted = model(ENCODERS[name]).fit(FRAME, FRAME["flag"])
     program = check(fitted, odd(FRAME))
     plan = oven.bake(program)
-    assert len(plan.stages) == 1
+    assert len(plan.program.stages) == 1
     turned = FRAME[FRAME.columns[::-1]]
     np.testing.assert_array_equal(plan.run(turned)["label"], fitted.predict(FRAME))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,18 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lightgbm import LGBMClassifier
+from sklearn import ensemble
 from sklearn import feature_selection as fs
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, PolynomialFeatures, SplineTransformer
+from sklearn.tree import DecisionTreeClassifier
 
 import flour
 import oven
 from flour.core.errors import InputError, UnsupportedSetting
+from flour.sklearn.file import read_as_data
 from tests.estimators import check
 
 rng = np.random.default_rng(3)
@@ -170,6 +175,24 @@ def test_selected_columns(selector: Any) -> None:
     np.testing.assert_array_equal(turned, selector.transform(frame))
 
 
+TREES = [
+    DecisionTreeClassifier(max_depth=4, random_state=0),
+    ensemble.RandomForestClassifier(5, max_depth=1, min_samples_leaf=25, random_state=0),
+    ensemble.ExtraTreesRegressor(5, random_state=0),
+    ensemble.GradientBoostingClassifier(n_estimators=3, random_state=0),
+    ensemble.AdaBoostClassifier(n_estimators=4, random_state=0),
+    LGBMClassifier(n_estimators=3, min_child_samples=5, verbose=-1),
+]
+
+
+@pytest.mark.parametrize("how", [{}, {"threshold": "1.25*median"}, {"max_features": 2}], ids=str)
+@pytest.mark.parametrize("inner", TREES, ids=lambda inner: type(inner).__name__)
+def test_columns_selected_by_trees_are_known_from_a_file(inner: Any, how: dict[str, Any]) -> None:
+    fitted = fs.SelectFromModel(inner, **how).fit(X, THREE)
+    program = flour.from_sklearn(read_as_data(pickle.dumps(fitted)))
+    np.testing.assert_array_equal(program.reference(X)["features"], fitted.transform(X))
+
+
 @pytest.mark.parametrize("selector", [SELECTORS[0], fs.VarianceThreshold(0.05)], ids=str)
 def test_selected_columns_of_sparse_and_whole_numbers(selector: Any) -> None:
     check(selector.fit(CSR, LABELS), CSR, sample=CSR, tolerance=0)
@@ -206,7 +229,7 @@ def test_selection_within_a_pipeline() -> None:
         PolynomialFeatures(2, include_bias=False), fs.SelectKBest(k=6), LogisticRegression()
     ).fit(X, THREE)
     program = check(model, WIDE)
-    assert all(stage.native for stage in oven.bake(program).stages)
+    assert all(stage.native for stage in oven.bake(program).program.stages)
 
 
 def test_a_selector_that_keeps_nothing() -> None:

@@ -66,7 +66,9 @@ def test_native_code_wraps_too(dtype: str, name: str) -> None:
     fitted = FunctionTransformer(getattr(np, name)).fit(rows)
     plan = oven.bake(flour.from_sklearn(fitted))
     want = fitted.transform(rows)
-    np.testing.assert_array_equal(plan.for_dtypes(rows).wait().run(rows)["features"], want)
+    np.testing.assert_array_equal(
+        (plan.variants.of(rows) or plan).wait().run(rows)["features"], want
+    )
     np.testing.assert_array_equal(plan.run(rows)["features"], want)
     one = plan.run(rows[1:2])["features"]
     assert one.dtype == want.dtype
@@ -142,6 +144,14 @@ def test_steps_behind_and_saved_plans(tmp_path: Path) -> None:
 def test_lists_are_floats() -> None:
     plan = oven.bake(flour.from_sklearn(SQUARE.fit(NARROW)))
     np.testing.assert_array_equal(plan.run(NARROW.tolist())["features"], NARROW.astype(float) ** 2)
+
+
+def test_rows_of_a_type_that_no_operator_has_are_to_blame() -> None:
+    fitted = FunctionTransformer(np.reciprocal).fit(NARROW)
+    plan = oven.bake(flour.from_sklearn(fitted))
+    for run in (plan.run, plan.wait().run):
+        with pytest.raises(TypeMismatch, match=r"rows of this type\n  at     \$\n.*on floats"):
+            run(NARROW)
 
 
 def test_half_precision_is_refused() -> None:

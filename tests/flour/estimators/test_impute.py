@@ -19,6 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import flour
 import oven
+import pretzel
 from flour.core.errors import InputError, TypeMismatch, UnsupportedSetting
 from tests.estimators import check
 
@@ -122,7 +123,7 @@ def test_strings_that_are_nan_are_refused_where_that_is_not_the_marker(
         with pytest.raises(ValueError, match="contains NaN"):
             fitted.transform(other)
         plan = oven.bake(program, background=False)
-        assert all(stage.native for stage in plan.stages) == (bool(last) or not imputer)
+        assert all(stage.native for stage in plan.program.stages) == (bool(last) or not imputer)
         for run in (oven.bake(program).run, plan.run):
             with pytest.raises(InputError, match="refuses missing strings"):
                 run(other)
@@ -232,13 +233,20 @@ def test_rounds_of_regression(how: dict[str, Any]) -> None:
         check(fitted, OTHERS[present])
 
 
-def test_a_row_of_holes_is_filled_as_the_library_fills_it_alone() -> None:
-    fitted = IterativeImputer(max_iter=3).fit(HOLES)
+@pytest.mark.parametrize("estimator", [None, DecisionTreeRegressor(max_depth=2)], ids=str)
+def test_a_row_of_holes_is_refused_or_filled_as_the_library_fills_it_alone(estimator: Any) -> None:
+    fitted = IterativeImputer(estimator, max_iter=3, random_state=0).fit(HOLES)
     lost = np.full((1, 4), np.nan)
-    check(fitted, lost)
-    both = np.concatenate([lost, OTHERS[:3]])
-    made = oven.bake(flour.from_sklearn(fitted)).run(both)["features"]
-    np.testing.assert_array_equal(made[:1], fitted.transform(lost))
+    both = np.concatenate([OTHERS[:3], lost])
+    assert np.any(fitted.transform(both)[3:] != fitted.transform(lost))
+    plan = oven.bake(flour.from_sklearn(fitted))
+    for run in (plan.run, plan.wait().run):
+        with pytest.raises(InputError, match=r"other rows of the call(.|\n)*at +\$\[3\]"):
+            run(both)
+    with pytest.raises(InputError, match="other rows of the call"):
+        pretzel.compile(fitted, verify=both)
+    plan = oven.bake(flour.from_sklearn(fitted, on_missing="answer"))
+    np.testing.assert_array_equal(plan.run(both)["features"][3:], fitted.transform(lost))
 
 
 def test_random_rounds_are_refused() -> None:

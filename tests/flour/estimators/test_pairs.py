@@ -50,10 +50,7 @@ NEW: list[dict[str, Any]] = [*ROWS, {"never": 3, "seen": "x", "age": 1}, {"city"
 @pytest.mark.parametrize("separator", ["=", "", " → "])
 def test_named_values(*, narrow: bool, stored: bool, ordered: bool, separator: str) -> None:
     made = DictVectorizer(
-        dtype=np.float32 if narrow else np.float64,
-        sparse=stored,
-        sort=ordered,
-        separator=separator,
+        dtype=np.float32 if narrow else np.float64, sparse=stored, sort=ordered, separator=separator
     ).fit(ROWS + LOOSE)
     program = check(made, NEW + LOOSE, tolerance=0)
     assert sparse.issparse(program.reference(ROWS)["features"]) == stored

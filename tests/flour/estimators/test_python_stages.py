@@ -15,11 +15,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
-from sklearn.feature_extraction.text import (
-    CountVectorizer,
-    HashingVectorizer,
-    TfidfVectorizer,
-)
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -81,7 +77,7 @@ def check(made: Any, X: Any, sample: Any = None) -> oven.Plan:
             assert set(got) == set(want)
             for name, value in want.items():
                 _same(got[name], value)
-    assert any(not stage.native for stage in plan.stages)
+    assert any(not stage.native for stage in plan.program.stages)
     return plan
 
 
@@ -119,7 +115,9 @@ def test_a_string_for_words_is_its_characters() -> None:
 def test_what_is_around_a_function_is_native() -> None:
     made = make_pipeline(TfidfVectorizer(tokenizer=words, token_pattern=None), LogisticRegression())
     plan = check(made.fit(DOCUMENTS, LABELS), DOCUMENTS)
-    black = [item.op.name for stage in plan.stages if not stage.native for item in stage.nodes]
+    black = [
+        item.op.name for stage in plan.program.stages if not stage.native for item in stage.nodes
+    ]
     assert black == ["Lower", "PythonWords"], "what a function reads is a str already"
     said = explain(plan)
     assert "python (black)" in said

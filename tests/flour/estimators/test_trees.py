@@ -55,12 +55,7 @@ REGRESSORS = [
     GradientBoostingRegressor(n_estimators=3, loss="huber", random_state=0),
     HistGradientBoostingRegressor(max_iter=6, min_samples_leaf=3),
 ]
-NAN = (
-    "DecisionTree",
-    "RandomForest",
-    "ExtraTree",
-    "HistGradient",
-)
+NAN = ("DecisionTree", "RandomForest", "ExtraTree", "HistGradient")
 
 
 def named(estimators: list[Any]) -> list[Any]:

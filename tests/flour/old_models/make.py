@@ -21,6 +21,8 @@ ROWS = X[:12]
 THREE = np.digitize(X @ [1.0, -1.0, 0.5] + _RNG.normal(0, 0.5, 60), [-0.6, 0.6])
 TWO = (THREE > 0).astype(int)
 TARGET = X @ [1.0, 10.0, 0.1]
+#: Columns of a frame, whose names files to 0.24 do not have.
+TOWNS = {"town": ["Oslo", "Graz", "Bern", "Oslo"] * 3, "age": [31.0, np.nan, 52.5, 8.0] * 3}
 WORDS = ["red green", "green blue", "blue", "red red blue"] * 3
 
 
@@ -75,6 +77,7 @@ def models() -> dict[str, tuple[Any, Any, Any]]:
         "boosted.joblib": (GradientBoostingClassifier(n_estimators=1, max_depth=1), X, TWO),
         "words.pkl": (TfidfVectorizer(), WORDS, None),
         **renamed(),
+        **told_otherwise(),
     }
 
 
@@ -99,7 +102,73 @@ def renamed() -> dict[str, tuple[Any, Any, Any]]:
         "chain.pkl": (ClassifierChain(GaussianNB()), X, np.c_[TWO, THREE > 1].astype(int)),
         "stack.joblib": (make_pipeline(KNNImputer(), stack), X, THREE),
         "spline.joblib": (spline(), X, None),
+        "towns.pkl": (towns(), TOWNS, TWO[:12]),
     }
+
+
+def towns() -> Any:
+    """A pipeline on strings and numbers with holes."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    coded = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder())
+    columns = make_column_transformer((coded, ["town"]), (SimpleImputer(), ["age"]))
+    return make_pipeline(columns, LogisticRegression())
+
+
+def told_otherwise() -> dict[str, tuple[Any, Any, Any]]:
+    """Models that keep in other places, or do not keep, what later versions do."""
+    import sklearn.experimental.enable_hist_gradient_boosting
+    import sklearn.experimental.enable_iterative_imputer  # noqa: F401
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.cross_decomposition import CCA, PLSSVD
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.impute import IterativeImputer
+    from sklearn.manifold import Isomap
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import (
+        FunctionTransformer,
+        KBinsDiscretizer,
+        OneHotEncoder,
+        OrdinalEncoder,
+    )
+    from sklearn.svm import NuSVC
+
+    hist = HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=4, min_samples_leaf=3)
+    grouped = HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=4, min_samples_leaf=3)
+    grouped.categorical_features = [0, 2]
+    bins = KBinsDiscretizer(5, encode="ordinal")
+    curved = CalibratedClassifierCV(GaussianNB().fit(X, THREE), cv="prefit", method="isotonic")
+    both = np.c_[TARGET, X[:, 0]]
+    return {
+        "hist.pkl": (hist, X, THREE),
+        "curved.pkl": (curved, X, THREE),
+        "in_turn.pkl": (IterativeImputer(missing_values=X[0, 0], max_iter=2), X, None),
+        "few.pkl": (NuSVC(probability=True), X[:20], THREE[:20]),
+        "cca.pkl": (CCA(1), X, both),
+        "svd.pkl": (PLSSVD(1), X, both),
+        "near.pkl": (Isomap(n_neighbors=3), ROWS, None),
+        "grouped.pkl": (make_pipeline(bins, grouped), X, THREE),
+        "fractions.pkl": (grouped, np.abs(3 * X), THREE),
+        "coded_nan.pkl": (make_pipeline(FunctionTransformer(np.sqrt), OneHotEncoder()), X, None),
+        "coded_nan2.pkl": (make_pipeline(FunctionTransformer(np.sqrt), OrdinalEncoder()), X, None),
+        "self.pkl": (self_training(), X, np.where(X[:, 2] > 0.5, -1, TWO)),
+    }
+
+
+def self_training() -> Any:
+    """A classifier that versions before 0.24 have not."""
+    try:
+        from sklearn.semi_supervised import SelfTrainingClassifier
+    except ImportError:
+        return None
+    from sklearn.naive_bayes import GaussianNB
+
+    return SelfTrainingClassifier(GaussianNB())
 
 
 def spline() -> Any:
@@ -113,10 +182,13 @@ def spline() -> Any:
 
 #: Which models are kept of each version.
 MODELS = {
-    "0.24.2": "right.joblib tree.pkl ovr.pkl renamed.joblib coded.pkl chain.pkl stack.joblib",
-    "1.0.2": "right.joblib ovr.pkl renamed.joblib coded.pkl chain.pkl stack.joblib spline.joblib",
+    "0.22.2": "towns.pkl hist.pkl curved.pkl in_turn.pkl few.pkl cca.pkl svd.pkl near.pkl",
+    "0.24.2": "right.joblib tree.pkl ovr.pkl renamed.joblib coded.pkl chain.pkl stack.joblib "
+    "grouped.pkl coded_nan.pkl fractions.pkl",
+    "1.0.2": "right.joblib ovr.pkl renamed.joblib coded.pkl chain.pkl stack.joblib spline.joblib "
+    "coded_nan2.pkl cca.pkl",
     "1.2.2": "right.joblib imputer.pkl samme_r.pkl forest.joblib renamed.joblib coded.pkl "
-    "spline.joblib",
+    "spline.joblib grouped.pkl self.pkl fractions.pkl",
     "1.3.2": "right.joblib numbers.joblib tree.pkl forest.joblib bagged.joblib vote.joblib "
     "samme_r.pkl pls.pkl words.pkl boosted.joblib",
     "1.5.2": "right.joblib samme_r.pkl",
@@ -139,6 +211,10 @@ def main() -> None:
     packed: list[Any] = [bytes, bz2.compress, gzip.compress, lzma.compress]
     for place, name in enumerate(sys.argv[1:] or MODELS[version].split()):
         estimator, data, target = models()[name]
+        if data is TOWNS:
+            import pandas as pd
+
+            data = pd.DataFrame(TOWNS)
         estimator.fit(data, target)
         file = FOLDER / f"{version}-{name}"
         if name.endswith(".joblib"):  # joblib writes bz2, gzip and xz as well
@@ -146,12 +222,13 @@ def main() -> None:
         else:
             written = pickle.dumps(estimator, protocol=[4, 2, 0][place % 3])
             file.write_bytes(packed[place % 4](written))
-        rows = WORDS if data is WORDS else ROWS
+        rows = data if name in ("words.pkl", "towns.pkl") else ROWS
         told = {}
         for method in ("predict", "predict_proba", "transform"):
             if hasattr(estimator, method):
                 answer = getattr(estimator, method)(rows)
-                told[method] = (answer.toarray() if data is WORDS else answer).tolist()
+                answer = answer.toarray() if hasattr(answer, "toarray") else np.asarray(answer)
+                told[method] = answer.tolist()
         answers[file.name] = told
     path.write_text(json.dumps(dict(sorted(answers.items())), indent=None).replace("}, ", "},\n"))
 

@@ -85,8 +85,8 @@ def test_guards_let_every_case_pass() -> None:
 
 
 def test_the_page_is_current() -> None:
-    path = ROOT / "docs" / "coverage-onnx.md"
+    path = ROOT / "docs" / "reference" / "coverage-onnx.md"
     text = path.read_text(encoding="utf-8")
     if not onnx_coverage_page.current(text):
-        pytest.skip("docs/coverage-onnx.md was made with another version of ONNX")
+        pytest.skip("docs/reference/coverage-onnx.md was made with another version of ONNX")
     assert text == onnx_coverage_page.page()

@@ -1,7 +1,7 @@
 """What converters of boosters write around their trees: native, and equal to onnxruntime.
 
 The graphs are those of onnxmltools (LightGBM, XGBoost), of the same converters registered with
-skl2onnx, and of CatBoost's own export, with trees made up here; docs/18-onnx.md has which.
+skl2onnx, and of CatBoost's own export, with trees made up here; docs/reference/onnx.md has which.
 """
 
 from __future__ import annotations

@@ -232,5 +232,5 @@ def test_a_refusal_says_why() -> None:
 
 
 def test_the_page_is_current() -> None:
-    text = (ROOT / "docs" / "coverage-onnx-export.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "coverage-onnx-export.md").read_text(encoding="utf-8")
     assert text == onnx_export_page.page()

@@ -222,9 +222,7 @@ def test_one_hot_encoders(source: str, static: bool) -> None:  # noqa: FBT001
 def test_categories_of_another_kind_are_none_of_the_inputs() -> None:
     for kind, cats in (("int64", {"cats_strings": ["1", "2"]}), ("string", {"cats_int64s": [1]})):
         proto = model(
-            [ml("OneHotEncoder", ["X"], ["Y"], **cats)],
-            {"X": (kind, [None, 2])},
-            {"Y": "float32"},
+            [ml("OneHotEncoder", ["X"], ["Y"], **cats)], {"X": (kind, [None, 2])}, {"Y": "float32"}
         )
         values = np.array([["1", "2"], ["2", "0"]]).astype(object if kind == "string" else kind)
         same(proto, {"X": values})

@@ -105,12 +105,7 @@ _KERNELS = [
 
 
 @_OFTEN
-@given(
-    st.integers(2, 4),
-    st.sampled_from(_KERNELS),
-    st.booleans(),
-    st.sampled_from(_LINKS),
-)
+@given(st.integers(2, 4), st.sampled_from(_KERNELS), st.booleans(), st.sampled_from(_LINKS))
 def test_support_vector_classifiers(
     count: int,
     kernel: tuple[str, list[float]],

@@ -80,7 +80,7 @@ _STEPS: dict[str, Callable[[], Any]] = {
 #: What has parts that are not native yet, and runs with onnxruntime inside.
 _PARTLY = {"knn imputer"}
 
-#: How far apart numbers may be, as a part of the largest of an output: docs/18-onnx.md.
+#: How far apart numbers may be, as a part of the largest of an output: docs/reference/onnx.md.
 _WITHIN = 1e-6
 #: Families whose terms cancel: exponents are differences of larger sums of squares.
 _CANCELLING = {"mixture": 2e-6}

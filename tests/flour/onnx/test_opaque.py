@@ -42,7 +42,7 @@ def theirs(made: ModelProto, **feed: Any) -> list[Any]:
 
 def opaque_of(plan: Plan) -> Opaque:
     """The one opaque operator of a plan."""
-    (found,) = [item.op for item in plan.optimised.nodes() if isinstance(item.op, Opaque)]
+    (found,) = [item.op for item in plan.program.optimised.nodes() if isinstance(item.op, Opaque)]
     return found
 
 
@@ -50,7 +50,7 @@ def test_only_what_has_no_native_code_is_black() -> None:
     made = black_in_the_middle()
     plan = oven.bake(import_model(made).flow)
     np.testing.assert_allclose(plan.run(ROWS)["y"], theirs(made, x=ROWS)[0], atol=1e-5)
-    kinds = [stage.kind for stage in plan.stages]
+    kinds = [stage.kind for stage in plan.program.stages]
     assert kinds.count("python") == 1
     assert kinds[0] != "python" != kinds[-1]
     assert "onnxruntime (black)" in explain(plan)
@@ -114,7 +114,7 @@ def test_sessions_are_made_late_and_given_back() -> None:
     rows = np.ones((2, 64), np.float32)
     want = plan.run(rows)["y"]
     assert op.running()
-    plan.release()
+    plan.program.release()
     assert not op.running()
     np.testing.assert_array_equal(plan.run(rows)["y"], want)
 
@@ -144,7 +144,7 @@ def test_many_threads_share_one_session() -> None:
     plan = oven.bake(import_model(black_weights()).flow)
     blocks = [np.full((3, 64), k % 7, np.float32) for k in range(40)]
     want = [plan.run(block)["y"] for block in blocks]
-    plan.release()
+    plan.program.release()
     with ThreadPoolExecutor(8) as pool:
         got = list(pool.map(lambda block: plan.run(block)["y"], blocks))
     for one, two in zip(got, want, strict=True):

@@ -105,10 +105,7 @@ def test_broadcast_against_constants_and_rows(shape: Any, rows: int, data: Any) 
     swapped = data.draw(st.booleans())
     names = ["c", "x"] if swapped else ["x", "c"]
     narrow = [data.draw(st.sampled_from([1, n])) for n in shape]
-    nodes = [
-        helper.make_node(op, names, ["a"]),
-        helper.make_node("Where", ["m", "x", "z"], ["b"]),
-    ]
+    nodes = [helper.make_node(op, names, ["a"]), helper.make_node("Where", ["m", "x", "z"], ["b"])]
     inputs = {
         "x": (dtype, ["n", *shape]),
         "z": (dtype, ["n", *narrow]),
@@ -186,12 +183,7 @@ def test_products(rows: int, m: int, k: int, n: int) -> None:
         helper.make_node("MatMul", ["g", "ft"], ["h"]),
         helper.make_node("MatMul", ["v1", "ft"], ["i"]),
     ]
-    constants = {
-        "w": numbers(k, n),
-        "g": numbers(2, m * k),
-        "v": numbers(2),
-        "v1": numbers(m * k),
-    }
+    constants = {"w": numbers(k, n), "g": numbers(2, m * k), "v": numbers(2), "v1": numbers(m * k)}
     inputs = {"x": ("float32", ["r", m, k]), "y": ("float32", ["r", k, n])}
     made = model(nodes, inputs, constants, *"abcdehi")
     check(made, {"x": numbers(rows, m, k), "y": numbers(rows, k, n)}, tolerance=1e-5)
@@ -325,17 +317,14 @@ def test_compiled_code_answers_the_same() -> None:
     program = import_model(made, native_only=True)
     data = program.feed({"x": numbers(40, 3, 5), "i": RNG.integers(-9, 9, size=(40, 2))})
     plan = oven.bake(program.flow)
-    assert all(stage.native for stage in plan.stages)
+    assert all(stage.native for stage in plan.program.stages)
     native, defined = plan.run(data), program.flow.reference(data)
     for name, want in defined.items():
         np.testing.assert_allclose(native[name], want, rtol=1e-5, atol=1e-6)
 
 
 @given(
-    blocks=st.integers(1, 4),
-    width=st.integers(1, 3),
-    rows=st.integers(1, 5),
-    turned=st.booleans(),
+    blocks=st.integers(1, 4), width=st.integers(1, 3), rows=st.integers(1, 5), turned=st.booleans()
 )
 @settings(max_examples=25, deadline=None)
 def test_blocks_of_all_rows_that_a_reshape_sorts_out(

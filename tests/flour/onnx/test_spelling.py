@@ -72,7 +72,7 @@ def test_written_numbers_are_looked_up_where_they_are(width: int) -> None:
     ]
     proto = model(nodes, {"x": ("int64", [None, width])}, {"y": "float32"})
     plan = oven.bake(same(proto, {"x": values}, native=True).flow)
-    assert [stage.kind for stage in plan.stages] == ["fused"]
+    assert [stage.kind for stage in plan.program.stages] == ["fused"]
 
 
 def test_what_is_too_large_for_a_sign_is_not_written_with_one() -> None:

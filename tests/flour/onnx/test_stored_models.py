@@ -51,14 +51,10 @@ def _random(port: Any, rng: np.random.Generator) -> Any:
     return (rng.normal(size=shape) * 3).astype(dtype)
 
 
-def _needs_locale(proto: Any) -> bool:
-    return any(node.op_type == "StringNormalizer" for node in proto.graph.node)
-
-
 @pytest.mark.parametrize("path", _found())
 def test_models_answer_as_onnxruntime_does(path: Path) -> None:
     proto = onnx.load(path)
-    if _needs_locale(proto) and not has_locale():
+    if any(node.op_type == "StringNormalizer" for node in proto.graph.node) and not has_locale():
         pytest.skip("onnxruntime needs the locale en_US.UTF-8 for text (apt: locales)")
     rng = np.random.default_rng(0)
     same(proto, {port.name: _random(port, rng) for port in proto.graph.input}, rtol=1e-5)
@@ -78,13 +74,13 @@ def test_weight_sets_of_one_pipeline_share_vocabulary_and_code() -> None:
     paths = sorted((MODELS / "khoribz_sms_tfidf_lr").glob("*.onnx"))
     plans = [oven.bake(import_model(path, native_only=True).flow) for path in paths]
     assert len(plans) == 8
-    sources = {tuple(stage.source for stage in plan.stages) for plan in plans}
+    sources = {tuple(stage.source for stage in plan.program.stages) for plan in plans}
     assert len(sources) == 1, "one structure is one piece of code"
     vocabularies = {_vocabulary(plan) for plan in plans}
     assert len(vocabularies) < len(plans), "weight sets of one vocabulary share its bytes"
     store = MemoryStore()
     for path, plan in zip(paths, plans, strict=True):
-        store.hold(path.stem, plan.parameters())
+        store.hold(path.stem, plan.program.parameters())
     for path in paths:
         # Class labels, tables of letters, automata: all of it is there once.
         assert store.shared_bytes(path.stem) > 4 * store.own_bytes(path.stem)
@@ -92,5 +88,5 @@ def test_weight_sets_of_one_pipeline_share_vocabulary_and_code() -> None:
 
 def _vocabulary(plan: oven.Plan) -> str:
     """The digest of the longest table of strings."""
-    tables = [item for item in plan.parameters() if isinstance(item, Strings)]
+    tables = [item for item in plan.program.parameters() if isinstance(item, Strings)]
     return max(tables, key=len).digest

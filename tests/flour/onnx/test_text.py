@@ -284,4 +284,4 @@ def test_documents_cut_in_native_code() -> None:
         pool = ["a", "b", "ab", "日", "éé", "a,b", ",", " "]
         how = {"ngram_indexes": list(range(len(pool)))}
         program = same(_pipeline(words, _counts(pool, **how)), {"X": texts}, native=True)
-        assert all(stage.native for stage in oven.bake(program.flow).stages)
+        assert all(stage.native for stage in oven.bake(program.flow).program.stages)

@@ -107,7 +107,7 @@ def test_time_grows_in_step_with_ten_megabytes(name: str) -> None:
 
 def test_rooms_are_bounded_and_explained() -> None:
     _, plan = served()
-    (stage,) = plan.stages
+    (stage,) = plan.program.stages
     each = room_bytes(stage.rooms, 2 * MEGABYTE) - room_bytes(stage.rooms, MEGABYTE)
     assert 0 < each <= 64 * MEGABYTE, "bytes for each byte of a document"
     said = next(line for line in explain(plan).splitlines() if line.strip().startswith("rooms"))
@@ -118,7 +118,7 @@ def test_rooms_are_bounded_and_explained() -> None:
 def test_what_threads_keep_is_counted() -> None:
     """A thread's rooms grow with its documents, and go when it does."""
     _, plan = served()
-    (stage,) = plan.stages
+    (stage,) = plan.program.stages
     document, found = hostile("two words", MEGABYTE // 4), []
     takes = room_bytes(stage.rooms, len(document))
 

@@ -53,7 +53,7 @@ def test_what_is_stored_is_enough(case: Case) -> None:
 @pytest.mark.parametrize("case", SPARSE, ids=IDS)
 def test_what_is_stored_stays_in_its_memory(case: Case) -> None:
     plan = emitted(program(case))
-    for stage in plan.stages:  # kernels read rows with their zeros
+    for stage in plan.program.stages:  # kernels read rows with their zeros
         wide = any(stage.stores(v) for v in (*stage.inputs, *stage.outputs))
         assert wide or stage.kind == stages.KERNEL
     for rows in (0, 1, 3):

@@ -72,7 +72,7 @@ def test_features_are_the_librarys_to_the_last_bit(name: str) -> None:
     for how in CROSS:
         made = TfidfVectorizer(**how).fit(documents[::2] + DOCUMENTS)
         plan = oven.bake(flour.from_sklearn(made), exact=True)
-        assert all(stage.native for stage in plan.stages), how
+        assert all(stage.native for stage in plan.program.stages), how
         bits(plan, documents, made.transform(documents))
 
 
@@ -82,7 +82,7 @@ def test_hashed_features_are_the_librarys(name: str) -> None:
     for how in ({}, {"ngram_range": (1, 2), "norm": "l1"}, {"analyzer": "char_wb", "norm": None}):
         made = HashingVectorizer(n_features=1000, **how)
         plan = oven.bake(flour.from_sklearn(made), exact=True)
-        assert all(stage.native for stage in plan.stages)
+        assert all(stage.native for stage in plan.program.stages)
         bits(plan, documents, made.transform(documents))
 
 
@@ -111,9 +111,9 @@ def sentiment() -> tuple[Any, list[str]]:
 def test_a_whole_pipeline_is_one_stage() -> None:
     model, documents = sentiment()
     plan = oven.bake(flour.from_sklearn(model))
-    assert [stage.kind for stage in plan.stages] == ["fused"]
+    assert [stage.kind for stage in plan.program.stages] == ["fused"]
     # Both extractors share the small letters of a document.
-    assert plan.stages[0].source.count("text_map(") == 1
+    assert plan.program.stages[0].source.count("text_map(") == 1
     made = plan.run(documents)
     np.testing.assert_allclose(made["probabilities"], model.predict_proba(documents), rtol=1e-12)
     np.testing.assert_array_equal(made["label"], model.predict(documents))
@@ -123,7 +123,9 @@ def test_pipelines_of_one_shape_share_their_code() -> None:
     """Whatever their languages, patterns and vocabularies."""
     first = TfidfVectorizer(token_pattern=r"\w+").fit(["one two", "three"])
     second = TfidfVectorizer(token_pattern=r"(?i)[a-z]{2,}|\d+").fit(["日本 ab", "x 12"])
-    sources = [oven.bake(flour.from_sklearn(made)).stages[0].source for made in (first, second)]
+    sources = [
+        oven.bake(flour.from_sklearn(made)).program.stages[0].source for made in (first, second)
+    ]
     assert sources[0] == sources[1]
 
 
@@ -133,7 +135,7 @@ def test_what_else_reads_counts(head: Any) -> None:
     model = make_pipeline(CountVectorizer(), head)
     model.fit(documents, np.arange(len(documents)) % 3)
     plan = oven.bake(flour.from_sklearn(model))
-    assert all(stage.native for stage in plan.stages)
+    assert all(stage.native for stage in plan.program.stages)
     for name, value in plan.run(documents).items():
         if name == "features":
             np.testing.assert_allclose(value, model.transform(documents), rtol=1e-9, atol=1e-12)
@@ -172,6 +174,6 @@ def test_a_long_document_takes_bounded_memory() -> None:
 def test_patterns_beyond_automata_run_as_python() -> None:
     made = CountVectorizer(token_pattern=r"(?<!a)\w{2,}").fit(DOCUMENTS)
     plan = oven.bake(flour.from_sklearn(made))
-    black = [stage.nodes[0].op.name for stage in plan.stages if not stage.native]
+    black = [stage.nodes[0].op.name for stage in plan.program.stages if not stage.native]
     assert black == ["Lower", "Tokenize"]
     bits(plan, DOCUMENTS, made.transform(DOCUMENTS))

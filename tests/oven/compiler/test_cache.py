@@ -17,6 +17,7 @@ import pytest
 
 import flour
 import oven
+from objectstore import system
 from oven.compiler import cache, levels, machine, packs, source_check
 from oven.compiler.native import compile_source, vocabulary
 from oven.errors import CompileError
@@ -164,7 +165,7 @@ def test_a_directory_of_somebody_else_is_not_used(monkeypatch: pytest.MonkeyPatc
     address(8)
     forget()
     monkeypatch.setattr(os, "geteuid", lambda: 4321)
-    monkeypatch.setattr(packs, "ROOT", 4322)
+    monkeypatch.setattr(system, "ROOT", 4322)
     cache._warn.cache_clear()
     with pytest.warns(RuntimeWarning, match="is not used"):
         address(8)
@@ -276,7 +277,7 @@ def test_looking_for_code_does_not_wait_until_it_is_compiled() -> None:
     digest = cache.key(text)
     found: list[int | None] = []
 
-    def build(unique: str) -> cache.Code:
+    def build(unique: str) -> cache.MachineCode:
         other = threading.Thread(target=lambda: found.append(cache.find(digest, "probe")))
         other.start()
         other.join(10)
@@ -440,7 +441,7 @@ def test_more_than_one_plain_function_is_not_compiled(source: str) -> None:
 
 def test_what_stages_emit_is_arithmetic() -> None:
     plan = oven.bake(flour.vector("x", 3).subtract([1.0, 2.0, 3.0]).sigmoid())
-    for stage in plan.stages:
+    for stage in plan.program.stages:
         source_check.vet(stage.source, stage.name, vocabulary())
         assert compile_source(stage.source, stage.name).code
     np.testing.assert_allclose(plan.run(np.array([[1.0, 2.0, 3.0]]))["output"], 0.5)

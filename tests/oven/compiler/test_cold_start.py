@@ -27,7 +27,7 @@ plan = oven.load(sys.argv[1])
 rows = np.arange(12.0).reshape(4, 3)
 answers = [plan.run(rows)["output"].tolist()]
 answers += [plan.wait(120).run(rows)["output"].tolist(), plan.entry()(rows)[0].tolist()]
-print(json.dumps([plan.tier, plan.ready, answers, cache.counters.compiled]))
+print(json.dumps([plan.code.tier, plan.ready, answers, cache.counters.compiled]))
 """
 
 
@@ -85,13 +85,13 @@ plans = [oven.bake(flow), oven.bake(flow.exp().log())]
 read, write = os.pipe()
 child = os.fork()
 if not child:
-    tiers = [plan.wait(120).tier for plan in plans]
+    tiers = [plan.wait(120).code.tier for plan in plans]
     os.write(write, json.dumps([tiers, plans[0].run(rows)["output"].tolist()]).encode())
     os._exit(0)
 os.close(write)
 said = os.read(read, 1 << 16).decode()
 assert os.waitpid(child, 0)[1] == 0
-assert [plan.wait(120).tier for plan in plans] == [1, 1]
+assert [plan.wait(120).code.tier for plan in plans] == [1, 1]
 print(said)
 """
 

@@ -24,11 +24,6 @@ WORD = r"(?u)\b\w\w+\b"
 TEXTS = st.text(alphabet="ab ", min_size=0, max_size=40) | st.text(alphabet="aé日", max_size=9)
 
 
-def listed(counts: NDArray[np.int64], found: int) -> dict[int, int]:
-    """Columns and their counts."""
-    return {int(entry >> 32): int(entry & 0xFFFFFFFF) for entry in counts[:found]}
-
-
 def in_both_ways(count: Callable[[int], dict[int, int]]) -> dict[int, int]:
     """What is counted, wherever counts are on the way."""
     aside, in_place = count(0), count(1)
@@ -42,7 +37,7 @@ def settled(
     """Columns and their counts, once all is counted."""
     if cleared:
         WORDS["text_settle"](*at(counts, places), found)
-    return listed(counts, found)
+    return {int(entry >> 32): int(entry & 0xFFFFFFFF) for entry in counts[:found]}
 
 
 def looked_up(texts: list[str], asked: list[str]) -> dict[int, int]:

@@ -62,7 +62,7 @@ with Runtime(executors=1) as runtime, Server(runtime, ServerSettings(port=0)) as
         want = model.predict(rows).tolist()
         assert plan.run(rows)["label"].tolist() == want
         assert plan.wait(120).ready
-        tiers[name] = plan.tier
+        tiers[name] = plan.code.tier
         assert plan.run(rows)["label"].tolist() == want
         assert plan.entry()(rows)[0].tolist() == want
         assert plan.entry()(rows[0])[0] == want[0]
@@ -71,7 +71,7 @@ with Runtime(executors=1) as runtime, Server(runtime, ServerSettings(port=0)) as
         assert runtime.predict(name, rows, engine="batch")["label"].tolist() == want
         body = json.dumps(rows[0] if name == "text" else rows[0].tolist()).encode()
         assert json.load(urlopen(f"{server.url}/predict/{name}", data=body))["label"] == want[0]
-        assert f"tier {plan.tier}" in explain(plan) and explain(plan, "source")
+        assert f"tier {plan.code.tier}" in explain(plan) and explain(plan, "source")
     runtime.wait(60)
     assert Model(oven.bake(flour.from_sklearn(models["linear"][0]))).predict(X).tolist() == (
         models["linear"][0].predict(X).tolist()
@@ -119,7 +119,7 @@ plan = oven.bake(Halves()(flour.vector("x", 2)))
 answers = [plan.run([[1.0, 2.0]])["output"].tolist()]
 plan.wait(120)
 answers += [plan.run([[1.0, 2.0]])["output"].tolist(), [plan.entry()([1.0, 2.0])[0].tolist()]]
-print(json.dumps([plan.tier, answers, said]))
+print(json.dumps([plan.code.tier, answers, said]))
 """
 
 

@@ -45,7 +45,7 @@ def drawn_pattern(rng: random.Random, depth: int = 0) -> str:
     for _ in range(rng.randint(1, 4)):
         kind = rng.random()
         if kind < 0.15:
-            parts.append(rng.choice([r"\b", r"\B"]))
+            parts.append(rng.choice([r"\b", r"\B", r"(?!\S)", "(?=[ab])"]))
         elif kind < 0.3 and depth < 2:
             parts.append(f"(?:{drawn_pattern(rng, depth + 1)}){rng.choice(TIMES)}")
         elif kind < 0.33 and depth == 0 and not any(part.startswith("(") for part in parts):
@@ -124,7 +124,7 @@ def test_patterns_people_write(pattern: str) -> None:
     "pattern",
     [
         "a*",
-        r"(?=a)b",
+        r"(?=ab)a",
         r"(?<!a)b",
         r"(a)\1",
         r"^a",

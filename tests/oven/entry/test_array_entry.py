@@ -56,14 +56,7 @@ def twins() -> Flow:
     best, top, vector = made.arg_max(), made.max(), made.softmax()
     names = best.take(["yes", "no", "né"])
     return outputs(
-        a=vector,
-        b=names,
-        c=top,
-        d=best,
-        e=vector,
-        f=top,
-        g=best.take(["a", "b", "c"]),
-        h=vector,
+        a=vector, b=names, c=top, d=best, e=vector, f=top, g=best.take(["a", "b", "c"]), h=vector
     )
 
 
@@ -220,12 +213,13 @@ def test_an_array_of_another_type_goes_to_the_entry_of_its_own() -> None:
     plan = oven.bake(scores("float32")).wait()
     row = rng.normal(size=WIDTH)
     want = of_run(plan, row[None])
-    plan.variant({"x": Vector(WIDTH)}).wait()
+    plan.variants.baked({"x": Vector(WIDTH)}).wait()
     same_row(plan.entry()(row), want)
-    entry = plan.entry_of_variant(row)
-    assert type(entry).__name__ == "builtin_function_or_method"
-    assert plan.entry_of_variant(row.astype(np.float32)) is None
-    assert plan.entry_of_variant(row.tolist()) is None
+    typed = plan.variants.of_array(row)
+    assert typed is not None
+    assert type(typed.entry()).__name__ == "builtin_function_or_method"
+    assert plan.variants.of_array(row.astype(np.float32)) is None
+    assert plan.variants.of_array(row.tolist()) is None
 
 
 def test_plans_that_machine_code_cannot_enter() -> None:

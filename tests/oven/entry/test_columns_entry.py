@@ -95,7 +95,7 @@ def objects(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 def taken(made: Plan, data: Any) -> Any:
     """What the entry itself answers; it must not hand the data on."""
     ranks: dict[str, int] = {}
-    call = made.column_entry(ranks, lambda _: pytest.fail("handed on"))
+    call = made.code.column_entry(ranks, lambda _: pytest.fail("handed on"))
     assert call is not None
     got = answer(call, data)
     assert got == agree(made, data)
@@ -231,7 +231,7 @@ def test_columns_that_nobody_reads() -> None:
 def test_who_is_strict_says_so() -> None:
     handed: list[Any] = []
     ranks = {"x": COLUMN, "more": COLUMN, "words": COLUMN, "text": COLUMN, "y": FLAT}
-    call: Any = of_vectors().column_entry(ranks, handed.append)
+    call: Any = of_vectors().code.column_entry(ranks, handed.append)
     arrays = vectors(2)
     assert call(arrays) is None
     assert handed == [arrays]

@@ -85,7 +85,10 @@ def test_what_is_damaged_is_made_again(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_pack_has_the_words_beside_the_code(tmp_path: Path) -> None:
-    made = {"a": packs.Function("f_a", b"code"), "b": packs.Function(packs.DATA, b"words")}
+    made = {
+        "a": packs.PackedFunction("f_a", b"code"),
+        "b": packs.PackedFunction(packs.DATA, b"words"),
+    }
     packs.write(tmp_path / "a.pack", "level", "compilers", made)
     pack = packs.read(tmp_path / "a.pack", "level", "compilers")
     assert len(pack) == 1

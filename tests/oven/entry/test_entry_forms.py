@@ -286,7 +286,7 @@ FORMS |= {
 #: Forms that each kind of plan takes in machine code: what is tested here must not go around it.
 NATIVE = {
     "vector": [
-        *("row", "row as a tuple", "row as an array", "block", "strided block", "pickled block"),
+        *("row", "row as a tuple", "row as an array", "block", "strided block", "pickled block")
     ],
     "document": ["row", "dict", "list of rows", "tuple of rows", "block", "arrays by name"],
     "column": ["dict", "lists by name", "arrays by name", "numpy's characters"],
@@ -428,7 +428,7 @@ def _columns(made: Plan, rows: int) -> dict[str, Any]:
 def test_columns_are_copied_in_turns(wide: Plan, rows: int) -> None:
     data = _columns(wide, rows)
     want = tuple(wide.answer(data).values())
-    entry: Any = wide.column_entry({}, wide.answer)
+    entry: Any = wide.code.column_entry({}, wide.answer)
     _same(entry(data), want)
     got, calls = checked_entry.run(entry, data)
     _same(got, want)
@@ -440,7 +440,9 @@ def test_the_memory_of_a_call_is_left_for_the_next(wide: Plan, spare: int) -> No
     """The larger block is, if it is not too large for that; all others are freed."""
     data = _columns(wide, 100)
     called: list[str] = []
-    got, calls = checked_entry.run(wide.column_entry({}, wide.answer), data, _noted(called), spare)
+    got, calls = checked_entry.run(
+        wide.code.column_entry({}, wide.answer), data, _noted(called), spare
+    )
     _same(got, tuple(wide.answer(data).values()))
     assert calls.left == 0
     is_used = spare >= 1 << 20

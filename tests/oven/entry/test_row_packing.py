@@ -48,7 +48,7 @@ BLOCKS: dict[str, tuple[Any, Any]] = {
 def test_chunks_are_parts_of_the_whole(name: str, size: int) -> None:
     make, data = BLOCKS[name]
     made: Plan = make()
-    laid = made.pack_rows(data)
+    laid = made.code.pack_rows(data)
     assert laid is not None
     work = made.begin(data)
     assert (laid.rows, work.uncut) == (work.rows, False)
@@ -71,7 +71,7 @@ def test_chunks_are_parts_of_the_whole(name: str, size: int) -> None:
     ],
 )
 def test_other_data_goes_through_python(data: Any) -> None:
-    assert plan().pack_rows(data) is None
+    assert plan().code.pack_rows(data) is None
     assert in_chunks(plan(), data, 4) == answer(
         lambda block: tuple(plan().answer(block).values()), data
     )
@@ -99,11 +99,11 @@ def test_rows_outlive_their_data() -> None:
 
 def test_nothing_is_leaked() -> None:
     held: list[Any] = [columns(3), objects(columns(3)), {**columns(3), "age": np.zeros(2)}]
-    plan().pack_rows(held[0])
+    plan().code.pack_rows(held[0])
     watched = [part for item in held for part in (item, *item.values())]
     watched += [word for word in held[1]["city"] if len(word) > 1]
     before = [sys.getrefcount(part) for part in watched]
     for turn in range(90):
-        plan().pack_rows(held[turn % 3])
+        plan().code.pack_rows(held[turn % 3])
     gc.collect()
     assert [sys.getrefcount(part) for part in watched] == before

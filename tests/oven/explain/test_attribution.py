@@ -65,18 +65,16 @@ def test_trees_by_covers_have_the_values_of_the_definition(name: str) -> None:
     sums(made, 1e-6 if name.startswith("xg") else RELATIVE)  # XGBoost's scores are float32
     values = made.values.reshape(len(model.rows), 5, -1)
     (op,) = {item.op for item in flow.nodes() if isinstance(item.op, Trees)}
-    order = _order(model.fit)
+    # Return the columns as the trees number them: some have their categories first.
+    order = (
+        [4, 0, 1, 2, 3] if getattr(model.fit, "is_categorical_", None) is not None else [*range(5)]
+    )
     for row in (0, 3, 7):
         score = by_covers(op, model.rows[row, order], np.asarray(order))
         close(values[row], shapley(score, 5) * _per(name))
     want = _of_library(model.fit, model.rows)
     if want is not None:
         close(values / _per(name), want, 1e-5 if name.startswith("xg") else RELATIVE)
-
-
-def _order(fit: Any) -> list[int]:
-    """Return the columns as the trees number them: some have their categories first."""
-    return [4, 0, 1, 2, 3] if getattr(fit, "is_categorical_", None) is not None else [*range(5)]
 
 
 def _per(name: str) -> float:

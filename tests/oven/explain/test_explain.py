@@ -43,12 +43,14 @@ def test_stages_name_the_estimators_they_came_from() -> None:
 def test_pages_show_the_graph_and_bars_and_sources_name_their_operators() -> None:
     plan = oven.bake(PROGRAMS["worded_logistic"]()[0])
     stages, timed = explain(plan, "stages", "html"), explain(plan, "timed", "html")
-    assert stages.count("<rect") == len(plan.optimised.nodes())
+    assert stages.count("<rect") == len(plan.program.optimised.nodes())
     widths = re.findall(r'<td>(\d+%)<div class="bar" style="width: (\d+%)">', timed)
-    assert len(widths) == len(plan.stages)
+    assert len(widths) == len(plan.program.stages)
     assert all(shown == drawn for shown, drawn in widths)
     for stage, line in zip(
-        plan.stages, re.findall(r"^# --- .*$", explain(plan, "source"), re.MULTILINE), strict=True
+        plan.program.stages,
+        re.findall(r"^# --- .*$", explain(plan, "source"), re.MULTILINE),
+        strict=True,
     ):
         assert line.endswith(": " + ", ".join(item.op.name for item in stage.nodes))
 
@@ -101,12 +103,12 @@ def test_labels_that_are_text_are_looked_up_without_python() -> None:
     assert re.search(r"labels\n +operators +TakeText", text)
     assert '<tr class="black">' not in explain(plan, "stages", "html")
     assert "TakeText runs in numpy" in explain(plan, "source")
-    assert plan.row_work is not None
+    assert plan.code.row_work is not None
 
 
 def test_the_source_is_what_is_compiled() -> None:
     plan = oven.bake(flour.vector("x", 3).sum())
-    assert plan.stages[0].source.strip() in explain(plan, "source")
+    assert plan.program.stages[0].source.strip() in explain(plan, "source")
     assert "define" in explain(plan, "llvm")
     assert re.search(r"^\s+ret", explain(plan, "asm"), re.MULTILINE)
 
@@ -164,11 +166,11 @@ def test_given_rows_are_timed() -> None:
     run = measure(plan, data)
     assert run.rows == len(data)
     assert run.source == "given"
-    assert [one.stage for one in run.stages] == list(plan.stages)
+    assert [one.stage for one in run.stages] == list(plan.program.stages)
     assert all(one.seconds > 0 for one in run.stages)
     text = explain(plan, "timed", data=data)
     assert f"{len(data)} given rows" in text
-    assert "100%" in text or text.count("%") == len(plan.stages)
+    assert "100%" in text or text.count("%") == len(plan.program.stages)
 
 
 def test_bytes_are_those_of_columns_and_parameters() -> None:

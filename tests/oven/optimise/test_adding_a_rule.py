@@ -1,4 +1,4 @@
-"""docs/adding-a-rule.md, done for real in a copy of the tree."""
+"""docs/contributing/adding-a-rule.md, done for real in a copy of the tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.tree_copy import blocks, copied, put, run, run_tests
 
 pytestmark = [pytest.mark.once, pytest.mark.apart]
 
-RULE, TEST = blocks("adding-a-rule.md")
+RULE, TEST = blocks("contributing/adding-a-rule.md")
 
 USE = """
 import numpy as np, flour, oven
@@ -33,9 +33,10 @@ def tree(tmp_path: Path) -> Path:
 
 def test_one_file_and_one_test_are_enough(tree: Path) -> None:
     put(tree, "tests/oven/rules/test_abs_once.py", TEST)
-    assert "docs/25-rules.md" in run(tree, "scripts/generate.py", "docs/25-rules.md")
-    page = (tree / "docs" / "25-rules.md").read_text(encoding="utf-8")
-    assert "| `abs_once` | BITS | abs(abs(x)) → abs(x) |" in page
+    page = "docs/contributing/rules.md"
+    assert page in run(tree, "scripts/generate.py", page)
+    table = (tree / page).read_text(encoding="utf-8")
+    assert "| `abs_once` | BITS | abs(abs(x)) → abs(x) |" in table
     assert run_tests(tree, "tests/oven/rules/test_abs_once.py") == 2
     every = (
         "-k",

@@ -6,14 +6,13 @@ compiler does not take the time the comparisons need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flour.core.node import Node
 from flour.core.op import Columns
 from flour.core.reference import evaluate
 from flour.core.sparse import Sparse, densify
@@ -52,32 +51,22 @@ def test_native_code_answers_as_the_reference(shape: int, numbers: int) -> None:
     want = evaluate(flow.outputs.values(), columns)
     for form, bake in FORMS.items():
         plan = bake(flow)
-        _compare(plan, flow, columns, want, form)
-
-
-def _compare(
-    plan: Plan, flow: Flow, columns: dict[str, Columns], want: Mapping[Node, Columns], form: str
-) -> None:
-    """All rows at once, and the last of them alone."""
-    alone = {name: _last(column) for name, column in columns.items()}
-    many, one = plan.run_columns(columns, COUNT), plan.run_columns(alone, 1)
-    for name, item in flow.outputs.items():
-        expected = np.asarray(densify(want[item]))
-        dtype = _dtype(flow)
-        loose = TOLERANCE[dtype]["rules" if form == "default" else "exact"]
-        assert_close(densify(many[name]), expected, loose, f"{form}: {name} of many rows")
-        got = np.concatenate([expected[:-1], np.asarray(densify(one[name]))])
-        assert_close(got, expected, loose, f"{form}: {name} of one row")
+        # All rows at once, and the last of them alone.
+        alone = {name: _last(column) for name, column in columns.items()}
+        many, one = plan.run_columns(columns, COUNT), plan.run_columns(alone, 1)
+        for name, item in flow.outputs.items():
+            expected = np.asarray(densify(want[item]))
+            dtype = next(
+                k.dtype for k in flow.inputs().values() if isinstance(k, Vector) and "f" in k.dtype
+            )
+            loose = TOLERANCE[dtype]["rules" if form == "default" else "exact"]
+            assert_close(densify(many[name]), expected, loose, f"{form}: {name} of many rows")
+            got = np.concatenate([expected[:-1], np.asarray(densify(one[name]))])
+            assert_close(got, expected, loose, f"{form}: {name} of one row")
 
 
 def _last(column: Columns) -> Columns:
-    if isinstance(column, Sparse):
-        return Sparse.of(column.toarray()[-1:])
-    return column[-1:]
-
-
-def _dtype(flow: Flow) -> str:
-    return next(k.dtype for k in flow.inputs().values() if isinstance(k, Vector) and "f" in k.dtype)
+    return Sparse.of(column.toarray()[-1:]) if isinstance(column, Sparse) else column[-1:]
 
 
 def test_the_programs_are_worth_their_time() -> None:

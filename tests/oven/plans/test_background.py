@@ -57,7 +57,7 @@ def test_the_definition_answers_until_the_code_is_there() -> None:
     hand.work()
     assert plan.wait(0).ready
     np.testing.assert_array_equal(plan.run(rows)["total"], [-3.0, 6.0])
-    assert plan.steps, "native code is there"
+    assert plan.code.steps, "native code is there"
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -113,7 +113,7 @@ def test_data_of_another_width_is_answered_before_its_plan_is_begun(
 def test_the_shared_thread_bakes_for_another_width() -> None:
     plan = oven.bake(program(), background=True).wait()
     plan.run(np.ones((2, 3), np.float32))
-    until(lambda: plan.variants, "the plan for float32 is there")
+    until(lambda: plan.variants.here, "the plan for float32 is there")
 
 
 def test_nothing_is_compiled_by_asking_whether_it_is_ready() -> None:
@@ -141,7 +141,7 @@ def test_an_error_in_the_background_is_raised_to_whoever_runs_the_plan(
     plan.run(rows)
     failing(monkeypatch)
     hand.work()
-    for use in (lambda: plan.run(rows), lambda: plan.ready, plan.wait, lambda: plan.steps):
+    for use in (lambda: plan.run(rows), lambda: plan.ready, plan.wait, lambda: plan.code.steps):
         with pytest.raises(CompileError, match="did not compile"):
             use()
 
@@ -212,14 +212,14 @@ def test_what_is_in_no_cache_is_compiled_while_definitions_answer() -> None:
     plan = oven.bake(unseen(7))
     expected = plan.flow.reference(rows)["total"]
     before = plan.run(rows)["total"]
-    assert plan.wait(30).tier == 1
+    assert plan.wait(30).code.tier == 1
     np.testing.assert_allclose([before, plan.run(rows)["total"]], [expected] * 2, rtol=1e-12)
 
 
 @pytest.mark.usefixtures("automatic")
 def test_what_is_cached_is_there_at_once() -> None:
     oven.bake(unseen(8), background=False)
-    assert oven.bake(unseen(8)).tier == 1
+    assert oven.bake(unseen(8)).code.tier == 1
 
 
 @pytest.mark.usefixtures("automatic")

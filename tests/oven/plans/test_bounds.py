@@ -29,9 +29,8 @@ from flour.ops.encode import OneHot
 from objectstore import Blob, StoreError, Strings
 from oven.compiler import source_check
 from oven.compiler.native import vocabulary
-from oven.plans.limits import check_limits
 from oven.plans.plan import Plan
-from oven.plans.saved import STUMBLES
+from oven.plans.saved import STUMBLES, check_limits
 from tests import checked
 from tests.cases import CASES, Case
 from tests.columns import assert_close, draw
@@ -179,7 +178,7 @@ def accepted(data: Any, parameters: dict[str, Parameter], kinds: Sequence[Type])
         plan = emitted(Flow({"output": made}))
     except (FlourError, StoreError, *STUMBLES):
         return None
-    for stage in plan.stages:
+    for stage in plan.program.stages:
         if stage.source:
             vetted(stage.source, stage.name)
     return plan
@@ -216,7 +215,7 @@ def test_no_parameter_leads_out_of_memory(case: Case) -> None:
 def test_the_checker_sees_a_read_too_far() -> None:
     case = next(case for case in NATIVE if case.op.name == "Subtract")
     plan = emitted(program(case))
-    stage = plan.stages[0]
+    stage = plan.program.stages[0]
     further = stage.source.replace("ldc_float64(r", "ldc_float64(8 + r")
     assert further != stage.source
     worse = [type(stage)(**{**vars(stage), "source": further})]
@@ -239,14 +238,6 @@ KINDS: list[Type] = [
 ]
 # One row of the table for each operator and number of inputs.
 DISTINCT = list({(case.op.digest, len(case.inputs)): case for case in NATIVE}.values())
-
-
-def fitting(case: Case, rng: np.random.Generator) -> list[Type]:
-    """Types for the operator's inputs: mostly its own, one or two of them another."""
-    kinds = list(case.inputs)
-    for place in rng.integers(len(kinds), size=rng.integers(1, 3)):
-        kinds[place] = KINDS[rng.integers(len(KINDS))]
-    return kinds
 
 
 def extreme(rng: np.random.Generator, kind: Type, rows: int) -> Any:
@@ -275,7 +266,10 @@ def test_no_input_leads_out_of_memory(case: Case) -> None:
     stored_elements_are_handed_on(case)
     rng = np.random.default_rng(11)
     for _ in range(len(KINDS)):
-        kinds = fitting(case, rng)
+        # Types for the operator's inputs: mostly its own, one or two of them another.
+        kinds = list(case.inputs)
+        for place in rng.integers(len(kinds), size=rng.integers(1, 3)):
+            kinds[place] = KINDS[rng.integers(len(KINDS))]
         plan = accepted(to_data(case.op), {p.digest: p for p in case.op.parameters()}, kinds)
         if plan is not None:
             given = {f"x{i}": extreme(rng, kind, 2) for i, kind in enumerate(kinds)}

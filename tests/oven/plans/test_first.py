@@ -18,7 +18,7 @@ import numpy as np
 import oven
 plan = oven.load(sys.argv[1])
 assert plan.entry()(np.ones(3)) == (6.0,), plan.entry()(np.ones(3))
-assert not plan.unfolded
+assert not plan.program.in_memory
 print(*sys.modules)
 """
 #: Rules and what they are about, compilers, and what finds out versions or starts processes.

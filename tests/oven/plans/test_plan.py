@@ -264,16 +264,16 @@ def test_a_plan_names_every_parameter_it_refers_to() -> None:
     flow, _ = PROGRAMS["wide_linear"]()
     plan = oven.bake(flow)
     written = {item for node in flow.nodes() for item in node.op.parameters()}
-    read = {item for stage in plan.stages for item in stage.parameters()}
-    assert written <= plan.parameters()
-    assert read <= plan.parameters()
+    read = {item for stage in plan.program.stages for item in stage.parameters()}
+    assert written <= plan.program.parameters()
+    assert read <= plan.program.parameters()
     assert read - written, "the kernel's own order of the weights counts too"
 
 
 def test_an_owner_that_lets_go_frees_what_was_its_own() -> None:
     store = MemoryStore()
     for name in ("scaled_logistic", "layers"):
-        store.hold(name, oven.bake(PROGRAMS[name]()[0]).parameters())
+        store.hold(name, oven.bake(PROGRAMS[name]()[0]).program.parameters())
     own = store.own_bytes("layers")
     assert store.release("layers") == own > 0
     assert set(store.holdings()) == {"scaled_logistic"}

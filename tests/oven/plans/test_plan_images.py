@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import sys
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -57,20 +58,21 @@ def known(folder: Path) -> list[Path]:
 def test_a_plan_loaded_again_is_the_same_plan(name: str, tmp_path: Path, *, exact: bool) -> None:
     plan, data = saved(name, tmp_path / "a.plan", exact=exact)
     again = oven.load(tmp_path / "a.plan")
-    assert again.unfolded is (not known(tmp_path))
+    assert again.program.in_memory is (not known(tmp_path))
     want = plan.run(data)
     same(again.run(data), want)
     same(_chunked(again, data), want)
     assert (again.inputs, again.outputs, again.exact) == (plan.inputs, plan.outputs, plan.exact)
-    facts = ("digest", "classes", "node_digests", "stage_kinds", "mixes_rows", "row_work")
-    for fact in facts:
-        assert getattr(again, fact) == getattr(plan, fact), fact
+    facts = attrgetter("digest", "classes", "mixes_rows", "code.row_work")
+    assert facts(again) == facts(plan)
+    told = attrgetter("program.node_digests", "program.stage_kinds")
+    assert told(again) == told(plan)
     assert again.begin(data).memory_bytes == plan.begin(data).memory_bytes
     assert repr(again) == repr(plan)
     assert again.flow.outputs == plan.flow.outputs
-    assert again.optimised.outputs == plan.optimised.outputs
+    assert again.program.optimised.outputs == plan.program.optimised.outputs
     assert explain(again) == explain(plan)
-    assert again.parameters() == plan.parameters()
+    assert again.program.parameters() == plan.program.parameters()
 
 
 def _chunked(plan: Plan, data: Any) -> dict[str, Any]:
@@ -86,9 +88,9 @@ def test_what_is_loaded_again_is_not_made_again(name: str, tmp_path: Path) -> No
     plan, data = saved(name, tmp_path / "a.plan")
     assert len(known(tmp_path)) == 1
     again = oven.load(tmp_path / "a.plan")
-    assert not again.unfolded
+    assert not again.program.in_memory
     same(again.run(data), plan.run(data))
-    assert not again.unfolded
+    assert not again.program.in_memory
 
 
 def test_labels_of_text_are_no_reason_to_make_a_plan_again(tmp_path: Path) -> None:
@@ -97,23 +99,23 @@ def test_labels_of_text_are_no_reason_to_make_a_plan_again(tmp_path: Path) -> No
     plan = oven.bake(flour.outputs(label=labels, scores=scores))
     plan.save(tmp_path / "a.plan")
     again = oven.load(tmp_path / "a.plan")
-    assert len(plan.steps) == 2, "its labels are a step of Python"
+    assert len(plan.code.steps) == 2, "its labels are a step of Python"
     data = np.random.default_rng(3).normal(size=(9, 3))
     same(again.run(data), plan.run(data))
     same(_chunked(again, data), plan.run(data))
     assert again.classes == plan.classes == ("no", "yes", "maybe")
-    facts = ("row_work", "entry_work", "stage_kinds")
-    assert [getattr(again, fact) for fact in facts] == [getattr(plan, fact) for fact in facts]
-    assert not again.unfolded
+    facts = attrgetter("code.row_work", "code.entry_work", "program.stage_kinds")
+    assert facts(again) == facts(plan)
+    assert not again.program.in_memory
 
 
 def test_loading_writes_an_image_where_there_is_none(tmp_path: Path) -> None:
     saved("scaled_logistic", tmp_path / "a.plan")
     (one,) = known(tmp_path)
     one.unlink()
-    assert oven.load(tmp_path / "a.plan").unfolded
+    assert oven.load(tmp_path / "a.plan").program.in_memory
     assert known(tmp_path) == [one]
-    assert not oven.load(tmp_path / "a.plan").unfolded
+    assert not oven.load(tmp_path / "a.plan").program.in_memory
 
 
 def test_other_widths_and_definitions_are_made_from_the_file(tmp_path: Path) -> None:
@@ -123,7 +125,7 @@ def test_other_widths_and_definitions_are_made_from_the_file(tmp_path: Path) -> 
     narrow = np.asarray(data, np.float32)
     same(again.run(narrow), plan.run(narrow))
     columns = {next(iter(plan.inputs)): np.asarray(data, float)}
-    same(*(by_definition(each.optimised, columns) for each in (again, plan)))
+    same(*(by_definition(each.program.optimised, columns) for each in (again, plan)))
     again.save(tmp_path / "b.plan")
     plan.save(tmp_path / "a.plan")
     assert (tmp_path / "b.plan").read_bytes() == (tmp_path / "a.plan").read_bytes()
@@ -139,7 +141,7 @@ def test_a_damaged_image_is_as_good_as_none(damage: str, tmp_path: Path) -> None
     found = {"cut": raw[:-1], "bit": bytes(other), "empty": b"", "other": b"?" * 99}
     one.write_bytes(found[damage])
     again = oven.load(tmp_path / "a.plan")
-    assert again.unfolded
+    assert again.program.in_memory
     same(again.run(data), plan.run(data))
     assert one.read_bytes() == raw, "it is written again"
 
@@ -148,7 +150,7 @@ def test_an_image_that_others_can_write_to_is_not_read(tmp_path: Path) -> None:
     saved("scaled_logistic", tmp_path / "a.plan")
     (one,) = known(tmp_path)
     one.chmod(0o666)
-    assert oven.load(tmp_path / "a.plan").unfolded
+    assert oven.load(tmp_path / "a.plan").program.in_memory
 
 
 def test_damage_in_what_a_known_plan_reads_is_found(tmp_path: Path) -> None:
@@ -175,7 +177,7 @@ def test_without_its_machine_code_a_plan_is_loaded_as_ever(
         patched.setattr(cache, "find", lambda *_: None)
         patched.setattr("oven.compiler.cache.find", lambda *_: None)
         again = oven.load(tmp_path / "a.plan")
-    assert again.unfolded
+    assert again.program.in_memory
     same(again.run(data), plan.run(data))
 
 
@@ -186,7 +188,7 @@ def test_another_release_has_images_of_its_own(
     image_cache._release.cache_clear()
     monkeypatch.setattr(image_cache, "_sources", lambda _: iter(["other.py 1 2"]))
     try:
-        assert oven.load(tmp_path / "a.plan").unfolded
+        assert oven.load(tmp_path / "a.plan").program.in_memory
         assert len(known(tmp_path)) == 2
     finally:
         image_cache._release.cache_clear()
@@ -199,7 +201,7 @@ def test_operators_of_others_have_no_images(
     monkeypatch.setattr(type(flow.node.op), "__module__", "theirs.operators")
     oven.bake(flow).save(tmp_path / "a.plan")
     assert not known(tmp_path)
-    assert oven.load(tmp_path / "a.plan").unfolded
+    assert oven.load(tmp_path / "a.plan").program.in_memory
 
 
 def test_equal_large_parameters_are_one_in_memory_and_small_ones_are_counted(
@@ -211,12 +213,12 @@ def test_equal_large_parameters_are_one_in_memory_and_small_ones_are_counted(
         flow = flour.vector("x", 200).linear(shared, np.full(50, float(number)))
         oven.bake(flow).save(tmp_path / f"{number}.plan")
         plans.append(oven.load(tmp_path / f"{number}.plan"))
-    first, second = (plan.resident() for plan in plans)
+    first, second = (plan.program.resident() for plan in plans)
     assert first == second
     assert first
     assert {id(item) for item in first} == {id(item) for item in second}
     assert all(isinstance(item, Blob) and item.nbytes >= 4096 for item in first)
-    (step,) = plans[0].steps
+    (step,) = plans[0].code.steps
     assert isinstance(step, NativeRun)
     assert step.table_bytes > 50 * 8
 
@@ -226,9 +228,7 @@ def _centred(path: Path, centre: NDArray[np.float64], weights: NDArray[np.float6
     oven.bake(flour.vector("x", 300).subtract(centre).linear(weights, [0.5]), exact=True).save(path)
 
 
-def test_equal_small_parameters_of_plans_of_one_structure_are_one_in_memory(
-    tmp_path: Path,
-) -> None:
+def test_equal_small_parameters_of_plans_of_one_structure_are_one_in_memory(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     centre, rows = rng.normal(size=300), rng.normal(size=(7, 300))
     weights = rng.normal(size=(3, 1, 300))
@@ -237,11 +237,11 @@ def test_equal_small_parameters_of_plans_of_one_structure_are_one_in_memory(
     _centred(tmp_path / "other.plan", centre + 1, weights[0])
     plans = [oven.load(tmp_path / f"{number}.plan") for number in range(3)]
     other = oven.load(tmp_path / "other.plan")
-    shared = set.intersection(*({id(one) for one in plan.resident()} for plan in plans))
+    shared = set.intersection(*({id(one) for one in plan.program.resident()} for plan in plans))
     assert len(shared) == 1, "the centre"
-    assert shared.isdisjoint({id(one) for one in other.resident()})
+    assert shared.isdisjoint({id(one) for one in other.program.resident()})
     for plan in plans:
-        (step,) = plan.steps
+        (step,) = plan.code.steps
         assert isinstance(step, NativeRun)
         assert step.table_bytes < centre.nbytes
     found = [plan.run(rows)["output"] for plan in (*plans, other)]
@@ -261,7 +261,7 @@ def test_a_new_plan_has_no_page_of_its_file_until_it_is_asked(tmp_path: Path) ->
     path, table = _wide(tmp_path)
     shutil.rmtree(tmp_path / "images")
     loaded = oven.load(path)
-    assert loaded.unfolded
+    assert loaded.program.in_memory
     assert resident_bytes(path) == 0
     rows = np.eye(_COLUMNS)[:3]
     np.testing.assert_array_equal(loaded.run(rows)["output"], table[:, :3].T)
@@ -277,7 +277,7 @@ def test_the_first_row_of_a_known_plan_waits_for_no_page(
     monkeypatch.setattr("oven.plans.saved.PRACTICE_BYTES", most)
     path, table = _wide(tmp_path)
     loaded = oven.load(path)
-    assert not loaded.unfolded
+    assert not loaded.program.in_memory
     there = resident_bytes(path)
     assert most == 0 or 0 < there < path.stat().st_size
     (answer,) = loaded.entry()(np.eye(_COLUMNS)[0])
@@ -301,9 +301,9 @@ def test_a_store_is_given_what_a_known_plan_reads(tmp_path: Path) -> None:
     plan, data = saved("wide_linear", tmp_path / "a.plan")
     with FileStore(tmp_path / "store", durable=False) as store:
         again = oven.load(tmp_path / "a.plan", store=store)
-        assert not again.unfolded
-        store.hold("me", again.parameters())
-        assert {item.digest for item in again.resident()} <= set(store.digests())
+        assert not again.program.in_memory
+        store.hold("me", again.program.parameters())
+        assert {item.digest for item in again.program.resident()} <= set(store.digests())
         same(again.run(data), plan.run(data))
 
 

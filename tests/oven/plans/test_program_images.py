@@ -33,7 +33,7 @@ import json, sys
 import joblib, flour, oven
 estimator, rows = joblib.load(sys.argv[1])
 plan = oven.bake(flour.from_sklearn(estimator)).wait()
-known = not plan.unfolded
+known = not plan.program.in_memory
 answers = {name: value.tolist() for name, value in plan.run(rows).items()}
 compiler = sorted({"llvmlite.binding", "numba"} & set(sys.modules))
 print(json.dumps([known, answers, compiler, plan.digest == plan.flow.digest]))
@@ -63,8 +63,8 @@ def test_the_second_plan_is_the_first(name: str, exact: bool) -> None:  # noqa: 
     fitted, rows = models()[name]
     first = oven.bake(flour.from_sklearn(fitted), exact=exact)
     again = oven.bake(flour.from_sklearn(fitted), exact=exact)
-    assert first.unfolded
-    assert not again.unfolded
+    assert first.program.in_memory
+    assert not again.program.in_memory
     for data in (rows, rows[:1]):
         got, want = again.run(data), first.run(data)
         assert got.keys() == want.keys()
@@ -74,10 +74,13 @@ def test_the_second_plan_is_the_first(name: str, exact: bool) -> None:  # noqa: 
         first.outputs,
         first.classes,
     )
-    assert (again.digest, again.node_digests) == (first.digest, first.node_digests)
-    assert (again.stage_kinds, again.row_work) == (first.stage_kinds, first.row_work)
+    assert (again.digest, again.program.node_digests) == (first.digest, first.program.node_digests)
+    assert (again.program.stage_kinds, again.code.row_work) == (
+        first.program.stage_kinds,
+        first.code.row_work,
+    )
     # Last: these make the program.
-    assert again.optimised.digest == first.optimised.digest
+    assert again.program.optimised.digest == first.program.optimised.digest
 
 
 @pytest.mark.rules
@@ -96,10 +99,10 @@ def test_others_are_baked(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted, _ = models()["linear"]
     flow = flour.from_sklearn(fitted)
     oven.bake(flow)
-    assert not oven.bake(flow).unfolded
-    assert oven.bake(flow, exact=True).unfolded
-    assert oven.bake(flow, on_missing="answer").unfolded
-    assert oven.bake(flow.retype(X=flour.Vector(3, "float32"))).unfolded
+    assert not oven.bake(flow).program.in_memory
+    assert oven.bake(flow, exact=True).program.in_memory
+    assert oven.bake(flow, on_missing="answer").program.in_memory
+    assert oven.bake(flow.retype(X=flour.Vector(3, "float32"))).program.in_memory
     monkeypatch.setenv("PRETZEL_WITHOUT", "affine_into_linear")
     assert "Subtract" in explain(oven.bake(flow), "optimised")
 
@@ -114,7 +117,7 @@ def test_a_plan_whose_code_has_gone_is_baked(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("oven.plans.image.PlanImage.restore", gone)
     plan = oven.bake(flour.from_sklearn(fitted))
-    assert plan.unfolded
+    assert plan.program.in_memory
     assert plan.run(rows)["label"].tolist() == want["label"].tolist()
 
 
@@ -128,9 +131,11 @@ def test_what_is_made_of_such_a_plan(tmp_path: Path) -> None:
     with Runtime(executors=1) as runtime:
         runtime.register("m", plan)
         np.testing.assert_allclose(runtime.predict("m", rows)["probabilities"], want, atol=1e-12)
-    assert not plan.unfolded
-    assert plan.resident() >= {each for item in plan.held for each in item.op.parameters()}
-    assert plan.held
+    assert not plan.program.in_memory
+    assert plan.program.resident() >= {
+        each for item in plan.program.held for each in item.op.parameters()
+    }
+    assert plan.program.held
     single = plan.run(rows.astype(np.float32))["probabilities"]
     np.testing.assert_allclose(single, want, atol=2e-3)
     plan.save(tmp_path / "a.plan")

@@ -21,10 +21,10 @@ from flour.core.sparse import densify
 from objectstore import Archive, ArchiveError, Blob, FileStore, MemoryStore
 from objectstore.archive import write
 from oven.errors import DamagedPlan
-from oven.plans.background import Pending
-from oven.plans.limits import MAX_NODES
+from oven.plans.code import PlanCode
 from oven.plans.plan import Plan
 from oven.plans.program import PlanProgram
+from oven.plans.saved import MAX_NODES
 from tests.oven.programs import PROGRAMS
 
 ROOT = Path(__file__).parents[3]
@@ -71,9 +71,14 @@ def test_a_loaded_plan_answers_as_the_saved_one(name: str, *, exact: bool, tmp_p
     same(loaded.run(data), plan.run(data))
     assert loaded.exact == exact
     assert loaded.flow.outputs == plan.flow.outputs
-    assert loaded.optimised.outputs == plan.optimised.outputs
-    assert [stage.source for stage in loaded.stages] == [stage.source for stage in plan.stages]
-    for ours, theirs in ((loaded.flow, plan.flow), (loaded.optimised, plan.optimised)):
+    assert loaded.program.optimised.outputs == plan.program.optimised.outputs
+    assert [stage.source for stage in loaded.program.stages] == [
+        stage.source for stage in plan.program.stages
+    ]
+    for ours, theirs in (
+        (loaded.flow, plan.flow),
+        (loaded.program.optimised, plan.program.optimised),
+    ):
         known = theirs.origins()
         assert ours.origins() == {item: known[item] for item in ours.nodes() if item in known}
 
@@ -113,7 +118,8 @@ def test_parameters_are_views_into_the_file(tmp_path: Path) -> None:
     del weights
     loaded = oven.load(path)
     big = max(
-        (item for item in loaded.parameters() if isinstance(item, Blob)), key=lambda b: b.nbytes
+        (item for item in loaded.program.parameters() if isinstance(item, Blob)),
+        key=lambda b: b.nbytes,
     )
     lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     mapped = [line.split()[0].split("-") for line in lines if line.endswith(str(path))]
@@ -129,7 +135,7 @@ def test_what_code_wants_in_another_order_is_mapped_too(tmp_path: Path) -> None:
     assert derived, "the kernel reads its weights in another order"
     want = plan.run(data)
     loaded = oven.load(tmp_path / "a.plan")
-    read = {item.digest for stage in loaded.stages for item in stage.parameters()}
+    read = {item.digest for stage in loaded.program.stages for item in stage.parameters()}
     assert set(derived) <= read
     same(loaded.run(data), want)
 
@@ -146,15 +152,15 @@ def test_plans_share_what_they_have_in_common() -> None:
     for number in range(250):
         flow = x.linear(shared, np.full(50, float(number))).tanh().linear(also, [float(number)])
         plans.append(oven.bake(flow, exact=True))
-        store.hold(f"tenant-{number}", plans[-1].parameters())
-    unique = {item.digest: item.nbytes for plan in plans for item in plan.parameters()}
+        store.hold(f"tenant-{number}", plans[-1].program.parameters())
+    unique = {item.digest: item.nbytes for plan in plans for item in plan.program.parameters()}
     report = store.report()
     assert report.unique_bytes == sum(unique.values())
     assert report.unique_bytes < 2.5 * (shared.nbytes + also.nbytes) + 250 * 3 * 500
     assert report.held_bytes > 200 * shared.nbytes
     assert store.own_bytes("tenant-7") < 1000 < store.shared_bytes("tenant-7")
-    assert {stage.source for plan in plans for stage in plan.stages} == {
-        stage.source for stage in plans[0].stages
+    assert {stage.source for plan in plans for stage in plan.program.stages} == {
+        stage.source for stage in plans[0].program.stages
     }
 
 
@@ -163,7 +169,7 @@ def test_plans_of_one_shape_share_the_text_of_their_code(tmp_path: Path) -> None
     for n in range(2):
         oven.bake(flour.vector("x", 3).linear([[n, 2.0, 3.0]], [0.5])).save(tmp_path / "a.plan")
         plans.append(oven.load(tmp_path / "a.plan"))
-    one, other = (plan.stages[0] for plan in plans)
+    one, other = (plan.program.stages[0] for plan in plans)
     assert one.source is other.source
     assert one.slots != other.slots
 
@@ -184,8 +190,8 @@ def test_equal_content_meets_whatever_form_it_came_in() -> None:
     values = np.arange(1.0, 7.0)
     forms: list[Any] = [values, values.tolist(), values.astype(">f8"), np.repeat(values, 2)[::2]]
     plans = [oven.bake(flour.vector("x", 6).subtract(form)) for form in forms]
-    first = {id(item) for item in plans[0].parameters()}
-    assert all({id(item) for item in plan.parameters()} == first for plan in plans)
+    first = {id(item) for item in plans[0].program.parameters()}
+    assert all({id(item) for item in plan.program.parameters()} == first for plan in plans)
 
 
 def test_a_store_keeps_one_copy_for_all_plans_loaded_into_it(tmp_path: Path) -> None:
@@ -193,16 +199,18 @@ def test_a_store_keeps_one_copy_for_all_plans_loaded_into_it(tmp_path: Path) -> 
     want = plan.run(data)
     for name in "abc":
         plan.save(tmp_path / f"{name}.plan")
-    digests = {item.digest for item in plan.parameters()}
+    digests = {item.digest for item in plan.program.parameters()}
     del plan
     with FileStore(tmp_path / "store", durable=False) as store:
         loaded = [oven.load(tmp_path / f"{name}.plan", store=store) for name in "abc"]
         for name, one in zip("abc", loaded, strict=True):
-            store.hold(name, one.parameters())
+            store.hold(name, one.program.parameters())
             same(one.run(data), want)
         assert digests <= set(store.digests())
         assert store.report().unique_bytes == sum(
-            {item.digest: item.nbytes for one in loaded for item in one.parameters()}.values()
+            {
+                item.digest: item.nbytes for one in loaded for item in one.program.parameters()
+            }.values()
         )
 
 
@@ -404,26 +412,21 @@ def test_a_manifest_that_makes_no_sense_is_refused(
     assert "a.plan" in str(caught.value.where)
 
 
-def chain(depth: int) -> Flow:
-    """Element-wise steps one after the other."""
-    x = flour.vector("x", 2)
-    for step in range(depth):
-        x = x.add([float(step), 1.0])
-    return x
-
-
 def as_file(flow: Flow, path: Path) -> Path:
     """A file of this program, unoptimised, made without baking it."""
     plan = Plan.__new__(Plan)
-    plan._program = PlanProgram(lambda: (flow, flow), exact=True)
-    plan.exact, plan.compiler, plan._program._stages = True, "pretzel", ()
-    plan._bound, plan._native = Pending(lambda: (), background=False), ()
+    plan.program = PlanProgram(lambda: (flow, flow), exact=True)
+    plan.exact, plan.program._stages = True, ()
+    plan.code = PlanCode(plan.program, {}, (), background=False)
     plan.save(path)
     return path
 
 
 def test_a_program_that_nests_without_end_is_refused(tmp_path: Path) -> None:
-    path = as_file(chain(4000), tmp_path / "a.plan")
+    x = flour.vector("x", 2)
+    for step in range(4000):
+        x = x.add([float(step), 1.0])
+    path = as_file(x, tmp_path / "a.plan")
     with pytest.raises(DamagedPlan):
         oven.load(path)
 

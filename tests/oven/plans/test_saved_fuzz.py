@@ -131,10 +131,13 @@ def _ran(plan: Plan, name: str) -> str:
     try:
         if all(
             got.outputs == want.outputs
-            for got, want in ((plan.flow, original.flow), (plan.optimised, original.optimised))
+            for got, want in (
+                (plan.flow, original.flow),
+                (plan.program.optimised, original.program.optimised),
+            )
         ):
             kinds = native_types(plan.inputs, data)
-            plan = plan if kinds == plan.inputs else plan.variant(kinds)
+            plan = plan if kinds == plan.inputs else plan.variants.baked(kinds)
             columns, rows = coerce(plan.inputs, data)
             columns = {key: _first(value) for key, value in columns.items()}
             checked.run(plan, columns, min(rows, ROWS))

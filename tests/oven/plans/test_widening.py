@@ -13,7 +13,7 @@ from flour.core.errors import InputError
 from flour.core.types import LARGEST, Type, Vector
 from flour.language.flow import Flow, outputs
 from flour.ops.require import RequireFinite
-from oven.plans.widening import widens_exactly
+from oven.plans.plan import widens_exactly
 from tests import ensembles
 from tests.house import until
 from tests.oven.plans.test_background import ByHand
@@ -61,12 +61,12 @@ def test_short_blocks_do_not_wait_for_their_plan(name: str) -> None:
     plan = oven.bake(flow, exact=True, background=hand)
     hand.work()
     before = plan.run(X)
-    assert not plan.variants
-    assert not plan.is_compiled_for(X)
+    assert not plan.variants.here
+    assert not plan.variants.ready_for(X)
     hand.work()
-    (variant,) = plan.variants
+    (variant,) = plan.variants.here
     assert variant.inputs == NARROW
-    assert plan.is_compiled_for(X)
+    assert plan.variants.ready_for(X)
     for output, values in plan.run(X).items():
         assert values.dtype == before[output].dtype
         # Where the definition answers first, functions may differ from native code by rounding.
@@ -87,7 +87,7 @@ def test_a_long_block_waits_for_its_plan() -> None:
     made = plan.run(np.repeat(X, 100, axis=0))["output"]
     worker.join()
     assert made.dtype == np.float32
-    assert len(plan.variants) == 1
+    assert len(plan.variants.here) == 1
 
 
 def test_rows_that_are_refused_are_refused_in_the_same_words() -> None:
@@ -104,7 +104,7 @@ def test_rows_that_are_refused_are_refused_in_the_same_words() -> None:
         said.append(str(caught.value))
         hand.work()
     assert said[0] == said[1]
-    assert plan.variants
+    assert plan.variants.here
 
 
 @pytest.mark.parametrize("seed", range(6))

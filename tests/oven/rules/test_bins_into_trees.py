@@ -32,13 +32,9 @@ EDGES = [
 ]
 
 
-def flat(edges: list[list[float]]) -> tuple[Any, Any]:
-    starts = np.cumsum([0, *map(len, edges)]).astype(np.int64)
-    return np.concatenate(edges), starts
-
-
 def binned(x: Flow, edges: list[list[float]] = EDGES, dtype: str = "float64") -> Flow:
-    return x.bins(*flat(edges)).cast(dtype)
+    starts = np.cumsum([0, *map(len, edges)]).astype(np.int64)
+    return x.bins(*(np.concatenate(edges), starts)).cast(dtype)
 
 
 def trees(seed: int, edges: list[list[float]] = EDGES, **how: Any) -> Trees:

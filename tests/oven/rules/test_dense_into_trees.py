@@ -86,10 +86,10 @@ def leaves_of_trees() -> Flow:
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_plan_of_wide_leaves_is_one_native_call(exact: bool) -> None:  # noqa: FBT001
     plan = oven.bake(leaves_of_trees(), exact=exact)
-    assert len(plan.steps) == 1
+    assert len(plan.code.steps) == 1
     assert type(plan.entry()).__name__ == "builtin_function_or_method"
     rows = np.random.default_rng(0).normal(size=(300, 6))
-    optimised = oven.bake(leaves_of_trees(), exact=exact).optimised
+    optimised = oven.bake(leaves_of_trees(), exact=exact).program.optimised
     want = by_definition(optimised, {"x": rows})["output"]
     np.testing.assert_array_equal(plan.run(rows)["output"], want)
     same_row(plan.entry()(rows[0]), of_run(plan, rows[:1]))

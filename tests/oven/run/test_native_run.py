@@ -22,7 +22,7 @@ from oven.run.run_signature import MAX_TILE
 
 def only_run(plan: Plan) -> NativeRun:
     """The one native call of a plan that has nothing else."""
-    (step,) = plan.steps
+    (step,) = plan.code.steps
     assert isinstance(step, NativeRun)
     return step
 
@@ -38,9 +38,9 @@ def test_stages_that_follow_each_other_are_one_call() -> None:
     x = flour.vector("x", 30)
     flow = x.linear(rng.normal(size=(20, 30)), []).tanh().linear(rng.normal(size=(10, 20)), [])
     plan = oven.bake(flow, exact=True)
-    assert len(plan.stages) > 1
+    assert len(plan.program.stages) > 1
     run = only_run(plan)
-    assert len(run.form.rooms) == len(plan.stages)
+    assert len(run.form.rooms) == len(plan.program.stages)
     assert len(run.inputs) == len(run.outputs) == 1
 
 
@@ -91,7 +91,7 @@ def test_threads_have_scratch_memory_of_their_own() -> None:
 
 def test_parameters_are_not_copied() -> None:
     plan = oven.bake(flour.vector("x", 4).subtract([1.0, 2.0, 3.0, 4.0]))
-    (stage,) = plan.stages
+    (stage,) = plan.program.stages
     (operand,) = (slot.parameter for slot in stage.slots if slot.parameter is not None)
     assert any(operand is kept for kept in only_run(plan).kept)
 
@@ -115,7 +115,7 @@ def strict_codes() -> Flow:
 
 def test_native_code_that_refuses_a_row_says_so() -> None:
     plan = oven.bake(strict_codes())
-    assert all(stage.native for stage in plan.stages)
+    assert all(stage.native for stage in plan.program.stages)
     (codes,) = call(plan, np.array(["red", "blue"], object))
     np.testing.assert_array_equal(codes, [1, 0])
     with pytest.raises(RowsRefused):

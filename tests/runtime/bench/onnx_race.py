@@ -24,11 +24,7 @@ def both(data: bytes) -> tuple[Any, Any]:
 
 
 def race(
-    benchmark: Any,
-    ours: Callable[[], object],
-    theirs: Callable[[], object],
-    turns: int,
-    calls: int,
+    benchmark: Any, ours: Callable[[], object], theirs: Callable[[], object], turns: int, calls: int
 ) -> float:
     """How many times faster ours is in the best of some turns."""
     times = least({"ours": ours, "theirs": theirs}, turns, calls)

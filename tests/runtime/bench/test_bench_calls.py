@@ -47,10 +47,7 @@ def test_a_row_through_the_drop_in(benchmark: Any) -> None:
     model = fitted()
     fast, row = pretzel.compile(model, verify=X), X[:1]
     times = least(
-        {
-            "sklearn": lambda: model.predict_proba(row),
-            "drop-in": lambda: fast.predict_proba(row),
-        },
+        {"sklearn": lambda: model.predict_proba(row), "drop-in": lambda: fast.predict_proba(row)},
         *(10, 200),
     )
     ratio = times["sklearn"] / times["drop-in"]

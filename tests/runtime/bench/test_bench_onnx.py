@@ -55,10 +55,7 @@ def text() -> bytes:
     """tf-idf and a logistic regression."""
     fit = make_pipeline(TfidfVectorizer(lowercase=False), LogisticRegression())
     fit.fit(TEXTS[:1000], Y[:1000])
-    options = {
-        id(fit): {"zipmap": False},
-        TfidfVectorizer: {"tokenexp": "[a-zA-Z0-9_]+"},
-    }
+    options = {id(fit): {"zipmap": False}, TfidfVectorizer: {"tokenexp": "[a-zA-Z0-9_]+"}}
     kinds = [("X", StringTensorType([None, 1]))]
     return bytes(to_onnx(fit, initial_types=kinds, options=options).SerializeToString())
 
@@ -180,10 +177,7 @@ def test_a_prediction(benchmark: Any, kind: str, rows: int) -> None:
         for _ in range(20):  # until it knows what a call takes
             call("model", feed)
         ratio = race(
-            benchmark,
-            lambda: call("model", feed),
-            lambda: theirs.run(None, feed),
-            *turns(rows),
+            benchmark, lambda: call("model", feed), lambda: theirs.run(None, feed), *turns(rows)
         )
     assert ratio > (made.one / 2 if rows == 1 else made.many / 2)
 

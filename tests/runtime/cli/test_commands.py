@@ -69,6 +69,21 @@ def test_version(pretzel: Pretzel) -> None:
     ran = pretzel("--version")
     assert ran.code == 0
     assert ran.out.startswith("pretzel ")
+    assert f"numpy {np.__version__}" in pretzel("--version", "--verbose").out
+
+
+# --- exporting -----------------------------------------------------------------------------------
+
+
+def test_export(pretzel: Pretzel, place: Place) -> None:
+    into = place.root / "out"
+    ran = pretzel("export", place.models / "shift", "--to", "c", "--out", into, "--no-verify")
+    assert ran.code == 0
+    assert "not verified" in ran.out
+    assert sorted(each.name for each in into.iterdir()) == ["shift.c", "shift.h"]
+    wrong = pretzel("export", place.models / "shift", "--to", "c", "--out", into, "--outputs", "a")
+    assert wrong.code == 1
+    assert "there is no such output" in wrong.err
 
 
 # --- looking -------------------------------------------------------------------------------------
@@ -253,11 +268,13 @@ def test_import_counts_versions_and_replaces_only_when_told(
     assert pretzel(*ask, "--version", "a b").code == 2
 
 
-def test_import_of_a_pickle_needs_trust(pretzel: Pretzel, place: Place, tmp_path: Path) -> None:
-    ran = pretzel("import", place.root / "mixed.joblib", "--into", tmp_path)
+def test_verifying_a_pickle_needs_trust(pretzel: Pretzel, place: Place, tmp_path: Path) -> None:
+    given = ("import", place.root / "mixed.joblib", "--into", tmp_path)
+    ran = pretzel(*given, "--verify", place.root / "mixed.jsonl")
     assert ran.code == 1
     assert "runs code" in ran.err
     assert list(tmp_path.iterdir()) == []
+    assert pretzel(*given).code == 0
 
 
 def test_import_refuses_what_answers_otherwise(
@@ -409,6 +426,8 @@ def test_a_saved_plan_is_the_one_that_was_imported(
     pretzel("import", place.root / "booster.ubj", "--output", tmp_path / "b.pretzel")
     made = oven.load(tmp_path / "b.pretzel").run(X)["value"]
     assert np.array_equal(made, xgb("two").predict_proba(X)[:, 1])
+    pretzel("import", place.root / "trees.txt", "--leaves", "--output", tmp_path / "t.pretzel")
+    assert list(oven.load(tmp_path / "t.pretzel").outputs) == ["value", "scores", "leaves"]
 
 
 def test_explain_rows(pretzel: Pretzel, place: Place, tmp_path: Path) -> None:

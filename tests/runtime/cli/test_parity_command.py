@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 import flour
 import oven
-from runtime.cluster.parity import Code
+from runtime.cluster.parity import ParityCode
 from runtime.cluster.parity.training import encoded
 from tests.runtime.cli.conftest import Pretzel
 
@@ -64,7 +64,7 @@ def test_what_is_trained_reconstructs(
     assert parity.training() == {"parity_of": deployed.digest}
     queries = load_iris().data[[3, 77]]
     answers = np.asarray(deployed.run(queries)["probabilities"])
-    code = Code(2, encoder=encoder)  # type: ignore[arg-type] # one of two
+    code = ParityCode(2, encoder=encoder)  # type: ignore[arg-type] # one of two
     asked = code.encode(queries[:, None])[0]
     assert np.array_equal(asked, encoded(queries[None], encoder))  # type: ignore[arg-type] # as above
     told_together = np.asarray(next(iter(parity.run(asked).values())))
@@ -87,12 +87,27 @@ def test_what_cannot_be_trained_is_told(pretzel: Pretzel, folder: Path, tmp_path
         ("text", ("--into", into), "replicate"),
         ("forest", (), "--into FILE"),
         ("forest", ("--into", into, "-k", "1"), "two at least"),
-        ("forest", ("--into", into, "-k", "900"), "too few rows"),
+        ("forest", ("--into", into, "-k", "900", "--labels", "species"), "too few rows"),
         ("forest", ("--into", str(tmp_path / "no" / "p.pretzel")), "in no directory"),
         ("forest", ("--into", into, "--labels", "nothing"), "nothing"),
-        ("forest", ("--into", into, "--labels", "a"), "labels are setosa"),
     ):
         ran = pretzel("parity", "train", str(folder / f"{name}.pretzel"), rows, *more)
         assert ran.code != 0
         assert said in ran.err
+    bare = str(folder / "bare.csv")
+    assert (
+        "labels are setosa"
+        in pretzel(
+            *(
+                "parity",
+                "train",
+                str(folder / "forest.pretzel"),
+                bare,
+                "--into",
+                into,
+                "--labels",
+                "a",
+            )
+        ).err
+    )
     assert not Path(into).exists()

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
@@ -108,7 +109,7 @@ def test_categories_and_holes(pretzel: Pretzel, place: Place, tmp_path: Path) ->
 
 
 def test_streams_in_and_out(model: Path) -> None:
-    table = numbers(500)
+    table = numbers(500).drop_columns(["id"])
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table, max_chunksize=90)
@@ -251,6 +252,25 @@ def test_text_files_of_a_folder(pretzel: Pretzel, model: Path, tmp_path: Path) -
     assert [float(line) for line in ran.out.splitlines()[1:]] == [0.5, 1.5]
 
 
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
+def test_a_column_too_many_is_no_feature(
+    pretzel: Pretzel, model: Path, tmp_path: Path, ending: str
+) -> None:
+    """A model without names reads columns by position: an id in front must not be one of them."""
+    table = numbers(10)
+    moved = table.select(["id", *table.column_names[:WIDTH]])
+    rows, output = tmp_path / f"rows.{ending}", tmp_path / "answers.parquet"
+    write = {"parquet": pq.write_table, "arrow": pa.feather.write_feather}
+    write.get(ending, pa.csv.write_csv)(moved, rows)
+    ran = pretzel("predict", model, rows, "--output", output)
+    assert ran.code == 1
+    for said in ("4 columns", "5", "--keep", f"rows.{ending}"):
+        assert said in ran.err
+    ran = pretzel("predict", model, rows, "--output", output, "--keep", "id")
+    assert ran.code == 0, ran.err
+    assert values(pq.read_table(output)[1]) == answers(model, table)
+
+
 def test_only_some_rows(pretzel: Pretzel, model: Path, tmp_path: Path) -> None:
     table = numbers(1000)
     rows, output = tmp_path / "rows.parquet", tmp_path / "answers.parquet"
@@ -357,7 +377,7 @@ def test_dictionaries_that_differ_are_kept_as_values(
         kind = pa.DictionaryArray.from_arrays([0, 0, None, 0, 0], [f"kind {number}"])
         pq.write_table(numbers(5).append_column("k", kind), held / "rows.parquet")
     output = tmp_path / f"answers.{ending}"
-    keep = ("--keep", "c", "--keep", "k")
+    keep = ("--keep", "c", "--keep", "k", "--keep", "id")
     ran = pretzel("predict", model, tmp_path / "rows", *keep, "--output", output)
     assert ran.code == 0, ran.err
     if ending == "parquet":
@@ -372,7 +392,8 @@ def test_the_file_that_cannot_be_read_is_named(
 ) -> None:
     rows = written(tmp_path / "rows", numbers(10))
     (rows / name).write_bytes((rows / "0.parquet").read_bytes()[:300])
-    ran = pretzel("predict", model, rows, "--output", tmp_path / "answers.parquet")
+    output = tmp_path / "answers.parquet"
+    ran = pretzel("predict", model, rows, "--keep", "id", "--output", output)
     assert ran.code == 1
     assert name in ran.err
     assert "0.parquet" not in ran.err
@@ -394,7 +415,7 @@ def test_answers_are_never_among_the_rows(
     pretzel: Pretzel, model: Path, tmp_path: Path, rows: str
 ) -> None:
     (tmp_path / "day=1").mkdir()
-    pq.write_table(numbers(10), tmp_path / "rows.parquet")
+    pq.write_table(numbers(10).drop_columns(["id"]), tmp_path / "rows.parquet")
     for _ in range(2):
         ask = ("predict", model, tmp_path / rows, "--format", "parquet", "--output")
         ran = pretzel(*ask, tmp_path / "answers.parquet")

@@ -21,6 +21,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from runtime.bulk import journal
 from runtime.bulk.journal import Journal
 from tests.house import ROOT
 from tests.runtime.cli.conftest import Place, Pretzel
@@ -109,13 +110,12 @@ def test_what_a_killed_run_has_left_is_removed(
         ran = pretzel(*ask)
         assert ran.code != 0
         assert "another process is writing this output" in ran.err
-    without = SimpleNamespace(flock=without_locks, LOCK_EX=2, LOCK_NB=4)
-    monkeypatch.setattr("runtime.bulk.journal.fcntl", without)
+    monkeypatch.setattr(journal, "system", SimpleNamespace(lock=without_locks))
     assert pretzel(*ask).code == 0
     assert [each.name for each in tmp_path.iterdir()] == [output.name]
 
 
-def without_locks(*_: object) -> None:
+def without_locks(*_: object, **__: object) -> None:
     """Refuse a lock as file systems do that have none."""
     raise OSError(errno.ENOLCK, "no locks available")
 

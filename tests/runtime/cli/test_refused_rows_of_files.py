@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 import flour
 import oven
+from objectstore import system
 from oven import Plan
 from runtime.bulk import files, journal
 from runtime.cli import predicting
@@ -147,17 +148,20 @@ def test_rows_that_cannot_be_read(pretzel: Pretzel, form: str, wrong: dict[int, 
 
 
 def test_nothing_private_is_told(pretzel: Pretzel, place: Path) -> None:
-    folder = place / "models" / "m"
-    folder.mkdir(parents=True)
-    (place / MODEL).rename(folder / MODEL)
+    """What one version of a name hides, the others hide, too."""
+    for version in ("1", "2"):
+        folder = place / "models" / "m" / version
+        folder.mkdir(parents=True)
+        shutil.copy(place / MODEL, folder / MODEL)
     (folder / "notes.toml").write_text('private = ["city"]\n', encoding="utf-8")
     write(bad().replace("Nowhere", "SecretTown"), "rows.parquet")
-    ask = ("predict", "models/m", "rows.parquet", "--output", "a.parquet", "--on-error", "r.jsonl")
-    ran = pretzel(*ask)
-    assert ran.code == 0, ran.err
-    told = Path("r.jsonl").read_text("utf-8")
-    assert len(told.splitlines()) == len(BAD)
-    assert "SecretTown" not in told
+    for model in ("models/m", "models/m@1"):
+        ask = ("predict", model, "rows.parquet", "--output", "a.parquet", "--on-error", "r.jsonl")
+        ran = pretzel(*ask)
+        assert ran.code == 0, ran.err
+        told = Path("r.jsonl").read_text("utf-8")
+        assert len(told.splitlines()) == len(BAD)
+        assert "SecretTown" not in told
 
 
 @pytest.mark.usefixtures("place")
@@ -190,6 +194,10 @@ def test_what_is_wrong_with_all_rows_is_one_error(pretzel: Pretzel) -> None:
         ran = pretzel("predict", MODEL, name, "--output", "a.csv", "--on-error", "skip")
         assert ran.code == 1
         assert "city" in ran.err
+    write(frame().assign(a="6"), "texts.parquet")
+    ran = pretzel("predict", MODEL, "texts.parquet", "--output", "a.csv", "--on-error", "null")
+    assert ran.code == 1
+    assert "str '6'" in ran.err
 
 
 @pytest.mark.usefixtures("place")
@@ -360,16 +368,16 @@ def test_a_journal_that_was_removed_meanwhile_locks_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One process opens the file, another one finishes and removes it, a third begins."""
-    path, flock = tmp_path / "journal", fcntl.flock
+    path, lock = tmp_path / "journal", system.lock
     first = journal.Journal(path, {})
 
-    def finish(file: Any, how: int) -> None:
+    def finish(file: Any, *, wait: bool) -> None:
         if path.exists() and os.fstat(file.fileno()).st_ino == path.stat().st_ino:
-            monkeypatch.setattr(fcntl, "flock", flock)
+            monkeypatch.setattr(system, "lock", lock)
             first.__exit__(None)
-        flock(file, how)
+        lock(file, wait=wait)
 
-    monkeypatch.setattr(fcntl, "flock", finish)
+    monkeypatch.setattr(system, "lock", finish)
     second = journal.Journal(path, {})
     with pytest.raises(OutputInUse):
         journal.Journal(path, {})

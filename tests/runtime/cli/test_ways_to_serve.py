@@ -36,28 +36,42 @@ from runtime.workers.desired import Name, Version
 from runtime.workers.process import Worker
 from tests.house import until
 from tests.runtime.cli.conftest import Pretzel
+from tests.runtime.http.certificates import Authority
 from tests.runtime.http.client import Client
 from tests.runtime.repository.folders import age, save_plan
 from tests.runtime.workers.house import serving
 
 ALICE, BOB = "a" * 20, "b" * 20
 ROW = [0.0, 0.0, 0.0, 0.0]
-#: The settings that a way does not offer, and why; it refuses them, and docs/78-cluster.md says so.
-NOT_OFFERED = {
+#: The settings that a way does not offer, and why; docs/reference/cluster.md says so.
+NOT_OFFERED: dict[str, dict[str, str]] = {
     "python": {},
     "command": {},
     "workers": {},
-    "replica": dict.fromkeys(
-        ("host", "port", "reuse_port"), "a replica listens at a free port of ClusterSettings.host"
-    ),
+    "replica": {
+        **dict.fromkeys(
+            ("host", "port", "reuse_port"), "a replica listens at a free port of `host`"
+        ),
+        **dict.fromkeys(("tls_cert", "tls_key", "tls_client_ca"), "a cluster has no TLS"),
+    },
 }
 
 
 def others(place: Path) -> ServerSettings:
     """Settings of which none has its usual value."""
-    special = {"host": "127.0.0.2", "port": 0, "access_log_share": 0.5, "trace_stages": 0.5}
+    special: dict[str, Any] = {
+        "host": "127.0.0.2",
+        "port": 0,
+        "access_log_share": 0.5,
+        "trace_stages": 0.5,
+    }
     special |= {"tenant_header": "x-who", "tokens": tokens(place), "answers": place / "answers"}
-    special |= {"access_log": place / "log", "drain_delay": 0.01, "drain_seconds": 0.5}
+    authority = Authority(place)
+    special |= dict(zip(("tls_cert", "tls_key"), authority.server(), strict=True))
+    special |= {"tls_client_ca": authority.file, "unix_mode": "660", "default_model": "a"}
+    special |= {"audit_log": place / "audit", "access_log": place / "log"}
+    special |= {"log_format": "json", "log_level": "error"}
+    special |= {"drain_delay": 0.01, "drain_seconds": 0.5}
     made: dict[str, Any] = {}
     for each in fields(ServerSettings):
         usual: Any = each.default
@@ -244,8 +258,11 @@ def test_the_command_makes_that_server(
 @pytest.mark.parametrize("name", NOT_OFFERED["replica"])
 def test_what_a_replica_does_not_have_is_refused(name: str, folder: Path, tmp_path: Path) -> None:
     value = getattr(replace(others(tmp_path), port=9), name)
-    options = WorkerOptions(ServerSettings(**{name: value}))
-    with pytest.raises(ClusterError, match="a free port of"):
+    given = {name: value}
+    if name.startswith("tls"):
+        given["tls_cert"] = tmp_path / "server.pem"
+    options = WorkerOptions(ServerSettings(**given))
+    with pytest.raises(ClusterError, match=NOT_OFFERED["replica"][name]):
         ClusterSettings(str(folder), str(tmp_path), options=options)
 
 
@@ -285,6 +302,8 @@ INFER = {"inputs": [{"name": "x", "datatype": "FP64", "shape": [1, 4], "data": R
 ASKED = {
     ("GET", "/v2/health/live", ""): "",
     ("GET", "/v2/health/ready", ""): "",
+    ("GET", "/ping", ""): "",
+    ("GET", "/version", ""): "read",
     ("POST", "/predict/a", _ROW): "predict",
     ("POST", "/v2/models/a/infer", json.dumps(INFER)): "predict",
     ("POST", "/v1/models/a:predict", json.dumps({"instances": [ROW]})): "predict",

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runtime.cluster.serving.bodies import Members, MemberState
+from runtime.cluster.serving.bodies import MemberState, Roster
 from runtime.cluster.serving.client import ClusterClient
 from runtime.cluster.serving.controller import Controller
 from runtime.cluster.serving.settings import ClusterSettings
@@ -111,9 +111,9 @@ def lost(controller: Controller) -> Iterator[None]:
     yield
 
 
-def only(member: MemberState) -> Members:
+def only(member: MemberState) -> Roster:
     """A cluster with this replica alone, for a client that is to ask no other."""
-    return Members(0, [member])
+    return Roster(0, [member])
 
 
 class Asking:

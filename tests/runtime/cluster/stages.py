@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.cluster.serving.autoscaling import ReplicaLoad, Scale
-from runtime.cluster.serving.bodies import Members, MemberState
+from runtime.cluster.serving.bodies import MemberState, Roster
 from runtime.cluster.serving.controller import Controller
 from runtime.cluster.serving.link import Address, Lease, Link
 from runtime.cluster.serving.settings import ClusterSettings
@@ -47,7 +47,7 @@ class Actor:
         self.key = f"node{number % 2}/{os.getpid()}/{next(self._serials)}"
         self.load = ReplicaLoad()
         self.names: dict[str, Any] = {}
-        self.told: Members | None = None
+        self.told: Roster | None = None
         self.generation, self.running = -1, False
         self.stopped = self.gone = self.paused = self.apart = False
         state = ClusterState(stage.staging / FILE)
@@ -80,7 +80,7 @@ class Actor:
             case "open":
                 return self.stage.pool.submit(self._open)
             case "members":
-                self.told = Members.of_json(body)
+                self.told = Roster.of_json(body)
             case "stop":
                 self.stopped = True
                 self.link.close()
@@ -159,7 +159,7 @@ class Stage:
         self.controller = controller.start()
         return controller
 
-    def _told(self, members: Members) -> None:
+    def _told(self, members: Roster) -> None:
         self.published.append([each.number for each in members.ready()])
 
     def kill_controller(self) -> None:

@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder
 import flour
 from runtime import Runtime
 from runtime.cluster.serving import ClusterClient
-from runtime.cluster.serving.bodies import Members, MemberState
+from runtime.cluster.serving.bodies import MemberState, Roster
 from runtime.errors import ClusterError
 from runtime.http import Server, ServerSettings
 
@@ -33,7 +33,7 @@ def client() -> Iterator[ClusterClient]:
         Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server,
     ):
         runtime.register("m", flour.from_sklearn(MODEL, sample=FRAME), background=False)
-        members = Members(1, [MemberState(0, server.url, "ready")])
+        members = Roster(1, [MemberState(0, server.url, "ready")])
         with ClusterClient(look=lambda: members) as made:
             yield made
 

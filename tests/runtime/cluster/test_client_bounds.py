@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from runtime.cluster.serving import ClusterClient
-from runtime.cluster.serving.bodies import Homes, Members, MemberState
+from runtime.cluster.serving.bodies import Homes, MemberState, Roster
 from runtime.cluster.serving.front import Front
 
 WAIT = 0.4
@@ -26,7 +26,7 @@ def silent() -> Iterator[str]:
 @pytest.fixture
 def front() -> Iterator[Front]:
     states = [MemberState(n, f"http://127.0.0.1:{9 + n}", "ready") for n in range(2)]
-    known = Members(1, states, homes=1)
+    known = Roster(1, states, homes=1)
     made = Front("127.0.0.1", 0, (lambda: known, lambda: Homes(1, {"m": [1]})), lambda: known)
     made.start()
     yield made
@@ -54,7 +54,7 @@ def test_a_connection_in_use_is_closed_with_its_client() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         listener.settimeout(20.0)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        members = Members(0, [MemberState(0, url, "ready")])
+        members = Roster(0, [MemberState(0, url, "ready")])
         client = ClusterClient(url, look=lambda: members)
         asked = pool.submit(client.request, "GET", "/v2")
         served, _ = listener.accept()

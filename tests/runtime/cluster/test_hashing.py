@@ -110,9 +110,9 @@ def test_a_budget_is_kept_while_there_is_room() -> None:
         ({"hot": None}, "hot"),
         ({"budget": "x"}, "bytes of a node"),
         ({"before": {}}, "what assign has answered"),
-        ({"resident": {"m1": 5}}, "plan.resident"),
-        ({"resident": {"m1": {"d": "x"}}}, "plan.resident"),
-        ({"resident": ["m1"]}, "plan.resident"),
+        ({"resident": {"m1": 5}}, "plan.program.resident"),
+        ({"resident": {"m1": {"d": "x"}}}, "plan.program.resident"),
+        ({"resident": ["m1"]}, "plan.program.resident"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, object], said: str) -> None:

@@ -19,7 +19,7 @@ import oven
 from runtime import Runtime
 from runtime.cluster.serving import ClusterClient, Controller, Scale
 from runtime.cluster.serving import homes as homes_module
-from runtime.cluster.serving.bodies import Homes, Members, MemberState, ReplicaAnswer
+from runtime.cluster.serving.bodies import Homes, MemberState, ReplicaAnswer, Roster
 from runtime.cluster.serving.client import Target
 from runtime.cluster.serving.homes import CODE_BYTES, Placing, sizes_in
 from runtime.http import Server, ServerSettings
@@ -187,7 +187,7 @@ def test_the_parts_of_a_block_go_to_all_and_a_small_one_home(
             for _ in range(NODES)
         ]
         states = [MemberState(number, url, "ready") for number, url in enumerate(urls)]
-        members, homes = Members(1, states, homes=1), Homes(1, {"m": [1]})
+        members, homes = Roster(1, states, homes=1), Homes(1, {"m": [1]})
         client = stack.enter_context(ClusterClient(look=lambda: members, homes=lambda: homes))
         rows = np.random.default_rng(0).normal(size=(4000, 4))
         for blocks in range(1, 9):
@@ -208,7 +208,7 @@ def test_the_homes_of_a_hot_model_are_the_first_to_have_a_part(
     monkeypatch: pytest.MonkeyPatch, parts: int, asked: list[set[int]]
 ) -> None:
     urls = [f"http://127.0.0.1:{port}" for port in (1, 2, 3)]
-    members = Members(1, [MemberState(n, url, "ready") for n, url in enumerate(urls)], homes=1)
+    members = Roster(1, [MemberState(n, url, "ready") for n, url in enumerate(urls)], homes=1)
     homes, together = Homes(1, {"m": [0, 2]}), Barrier(parts, timeout=30.0)
 
     def noted(target: Target, *_: object) -> ReplicaAnswer:

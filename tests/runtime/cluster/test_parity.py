@@ -23,7 +23,7 @@ from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, StandardScal
 import flour
 import oven
 from flour.language.flow import Flow
-from runtime.cluster.parity import Code, Coded, Endpoint, Hedged, recoverable, train
+from runtime.cluster.parity import Coded, Endpoint, Hedged, ParityCode, recoverable, train
 from runtime.cluster.parity.code import Rows
 from runtime.errors import ClusterError
 
@@ -66,7 +66,7 @@ def _only(flow: Flow, rows: object) -> Rows:
 def test_lost_scores_are_exact(name: str, group: int, parities: int) -> None:
     _, scores, features = _parts(name)
     queries = features[: group * 20].reshape(group, 20, -1)
-    code = Code(group, parities)
+    code = ParityCode(group, parities)
     constant = scores(np.zeros((1, queries.shape[2])))[0]
     wanted = [scores(rows) for rows in queries]
     answers = dict(enumerate(scores(rows) for rows in code.encode(queries)))
@@ -157,7 +157,7 @@ def _ask(front: Coded | Hedged, count: int) -> list[tuple[Rows, bool]]:
 
 @pytest.mark.parametrize("bad", [_replica(30.0), _replica(fails=True)], ids=["late", "lost"])
 def test_what_is_missing_is_reconstructed_and_marked(bad: Endpoint) -> None:
-    code = Code(2)
+    code = ParityCode(2)
     found = _ask(Coded([_replica(), bad], [[_replica(0.01)]], code, constant=np.array([3.0])), 8)
     wanted = _double(np.arange(16.0).reshape(8, 2))
     np.testing.assert_allclose(np.concatenate([each[0] for each in found]), wanted)
@@ -168,25 +168,25 @@ def test_real_answers_are_never_replaced() -> None:
     async def parity(rows: Rows) -> Rows:
         return 100 + _double(rows)
 
-    found = _ask(Coded([_replica()], [[parity]], Code(2), constant=np.array([3.0])), 8)
+    found = _ask(Coded([_replica()], [[parity]], ParityCode(2), constant=np.array([3.0])), 8)
     assert not any(marked for _, marked in found)
 
 
 def test_two_losses_need_two_parities() -> None:
     replicas = [_replica(), _replica(fails=True), _replica(30.0)]
     pairs = [[_replica(0.01)], [_replica(0.01)]]
-    found = _ask(Coded(replicas, pairs, Code(3, 2), constant=np.array([3.0])), 6)
+    found = _ask(Coded(replicas, pairs, ParityCode(3, 2), constant=np.array([3.0])), 6)
     np.testing.assert_allclose(
         np.concatenate([each[0] for each in found]), _double(np.arange(12.0).reshape(6, 2))
     )
     gone = [_replica(fails=True)]
-    front = Coded(gone, [gone], Code(2), constant=np.array([3.0]))
+    front = Coded(gone, [gone], ParityCode(2), constant=np.array([3.0]))
     with pytest.raises(ConnectionError, match="has gone"):
         _ask(front, 2)
 
 
 def test_a_group_that_does_not_fill_is_filled_with_zeros() -> None:
-    front = Coded([_replica(30.0)], [[_replica()]], Code(2), constant=np.array([3.0]))
+    front = Coded([_replica(30.0)], [[_replica()]], ParityCode(2), constant=np.array([3.0]))
     ((values, marked),) = _ask(front, 1)
     assert marked
     np.testing.assert_allclose(values, [[4.0]])
@@ -196,7 +196,7 @@ def test_a_parity_model_is_asked_for_full_groups_only() -> None:
     async def sums(rows: Rows) -> Rows:
         return _double(rows[:, :2]) + _double(rows[:, 2:])
 
-    code = Code(2, encoder="concatenation")
+    code = ParityCode(2, encoder="concatenation")
     found = _ask(Coded([_replica(fails=True), _replica()], [[sums]], code), 2)
     np.testing.assert_allclose(found[0][0], [[4.0]])
     assert [marked for _, marked in found] == [True, False]
@@ -220,9 +220,9 @@ def test_a_second_replica_answers_for_the_first(after: float) -> None:
 
 def test_a_code_says_what_it_needs() -> None:
     with pytest.raises(ClusterError, match="two queries or more"):
-        Code(1)
+        ParityCode(1)
     with pytest.raises(ClusterError, match="too few parity answers"):
-        Code(2).decode({}, {0: np.zeros(1)})
+        ParityCode(2).decode({}, {0: np.zeros(1)})
 
 
 @pytest.mark.parametrize(
@@ -240,14 +240,14 @@ def test_a_code_says_what_it_needs() -> None:
 )
 def test_a_code_that_cannot_be_says_what_was_given(given: dict[str, Any]) -> None:
     with pytest.raises(ClusterError, match="two queries or more") as refused:
-        Code(**{"group": 2, **given})
+        ParityCode(**{"group": 2, **given})
     ((name, value),) = [*given.items()][:1]
     assert f"{name}={value!r}" in str(refused.value.found)
     assert "Code(2)" in str(refused.value.hint)
 
 
 #: For what the types do not allow.
-CODE: Any = Code
+CODE: Any = ParityCode
 FRONT: Any = Coded
 HEDGED: Any = Hedged
 RECOVERABLE: Any = recoverable
@@ -288,10 +288,10 @@ def test_answers_may_be_lists() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: Coded([], [[_replica()]], Code(2)),
-        lambda: Coded([_replica()], [[]], Code(2)),
-        lambda: FRONT([_replica()], [_replica()], Code(2)),
-        lambda: Coded([_replica()], [[_replica()]], Code(2, 2)),
+        lambda: Coded([], [[_replica()]], ParityCode(2)),
+        lambda: Coded([_replica()], [[]], ParityCode(2)),
+        lambda: FRONT([_replica()], [_replica()], ParityCode(2)),
+        lambda: Coded([_replica()], [[_replica()]], ParityCode(2, 2)),
         lambda: Hedged([]),
         lambda: HEDGED(5),
         lambda: RECOVERABLE(oven.bake(flour.vector("x", 2).linear([[1.0, 2.0]], [0.0]))),
@@ -319,7 +319,7 @@ def test_a_parity_model_tells_its_accuracy_or_is_refused() -> None:
 
 
 def test_what_rounding_has_taken_is_not_reconstructed() -> None:
-    code = Code(2)
+    code = ParityCode(2)
     answers, parity = {0: np.array([1e17])}, {0: np.array([1e17 + 0.5])}
     assert code.loses(code.decode(answers, parity)[1], answers, parity)
     answers, parity = {0: np.array([3.0])}, {0: np.array([3.5])}
@@ -330,7 +330,7 @@ def test_what_rounding_has_taken_is_not_reconstructed() -> None:
 
 def test_a_group_is_a_whole_number() -> None:
     with pytest.raises(ClusterError):
-        Code(2.5)  # type: ignore[arg-type]  # what is refused
+        ParityCode(2.5)  # type: ignore[arg-type]  # what is refused
 
 
 def test_an_answer_of_another_shape_is_lost() -> None:
@@ -338,7 +338,7 @@ def test_an_answer_of_another_shape_is_lost() -> None:
         return np.zeros((7, 9))
 
     async def ask() -> None:
-        coded = Coded([wrong], [[wrong]], Code(2), constant=0.0)
+        coded = Coded([wrong], [[wrong]], ParityCode(2), constant=0.0)
         await asyncio.gather(coded(np.ones((3, 2))), coded(np.ones((3, 2))))
 
     with pytest.raises(ClusterError, match="answers each row"):

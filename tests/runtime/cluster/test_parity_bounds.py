@@ -13,7 +13,7 @@ import pytest
 import flour
 import oven
 from flour.core.errors import InputError
-from runtime.cluster.parity import Answer, Code, Coded, Endpoint, Hedged
+from runtime.cluster.parity import Answer, Coded, Endpoint, Hedged, ParityCode
 from runtime.cluster.parity.code import Rows
 from runtime.errors import ClusterError, RefusedRows
 from tests.runtime.cluster.virtual_time import run
@@ -56,8 +56,8 @@ def refused_at_once(_rows: Rows) -> Any:
 
 def coded(replicas: list[Endpoint], parity: Endpoint, *, kind: str, **more: Any) -> Coded:
     if kind == "affine":
-        return Coded(replicas, [[parity]], Code(2), constant=CONSTANT, timeout=5.0, **more)
-    code = Code(2, encoder="concatenation")
+        return Coded(replicas, [[parity]], ParityCode(2), constant=CONSTANT, timeout=5.0, **more)
+    code = ParityCode(2, encoder="concatenation")
     return Coded(replicas, [[parity]], code, timeout=5.0, **more)
 
 
@@ -280,8 +280,8 @@ def test_threads_with_loops_of_their_own_share_a_front_end() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: Coded([good], [[good]], Code(2), timeout=0.0),
-        lambda: Coded([good], [[good]], Code(2), timeout=float("inf")),
+        lambda: Coded([good], [[good]], ParityCode(2), timeout=0.0),
+        lambda: Coded([good], [[good]], ParityCode(2), timeout=float("inf")),
         lambda: Hedged([good], timeout=float("nan")),
     ],
 )

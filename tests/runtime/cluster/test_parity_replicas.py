@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runtime.cluster.parity import Code, Coded, Hedged, Replicas
+from runtime.cluster.parity import Coded, Hedged, ParityCode, Replicas
 from runtime.cluster.parity.frontend import Answer
 from runtime.cluster.serving import ClusterClient, Scale
 from runtime.errors import ClusterError
@@ -36,7 +36,9 @@ def test_a_replica_that_stands_still_is_made_up_for(tmp_path: Path) -> None:
         stopped = client.members().ready()[0].process
         os.kill(stopped, signal.SIGSTOP)
         try:
-            coded = asyncio.run(_asked(Coded([one, two], [[spare]], Code(2), constant=OFFSET)))
+            coded = asyncio.run(
+                _asked(Coded([one, two], [[spare]], ParityCode(2), constant=OFFSET))
+            )
             hedged = asyncio.run(_asked(Hedged([one, two, spare], after=0.01)))
         finally:
             os.kill(stopped, signal.SIGCONT)
@@ -47,7 +49,7 @@ def test_a_replica_that_stands_still_is_made_up_for(tmp_path: Path) -> None:
         save_plan(tmp_path / "models" / "a.pretzel", OFFSET + 4)  # under its number
         age(tmp_path / "models" / "a.pretzel")
         controller.sync()
-        again = asyncio.run(_asked(Coded([one, _lost], [[spare]], Code(2), constant=OFFSET)))
+        again = asyncio.run(_asked(Coded([one, _lost], [[spare]], ParityCode(2), constant=OFFSET)))
         assert sum(each.reconstructed for each in again) == len(ROWS) // 2
         for number, rows in enumerate(ROWS):
             np.testing.assert_allclose(again[number].values, rows + OFFSET + 4, atol=1e-12)

@@ -17,9 +17,9 @@ import flour
 import oven
 from flour import Flow
 from runtime import Runtime
-from runtime.cluster.parity import Code, Coded, Endpoint, Replicas
+from runtime.cluster.parity import Coded, Endpoint, ParityCode, Replicas
 from runtime.cluster.serving import ClusterClient
-from runtime.cluster.serving.bodies import Members, MemberState
+from runtime.cluster.serving.bodies import MemberState, Roster
 from runtime.errors import ClusterError, RefusedRows
 from runtime.http import Server, ServerSettings
 from tests.runtime.cluster.clusters import only
@@ -49,7 +49,7 @@ def servers(*runtimes: Runtime) -> Iterator[ClusterClient]:
     with ExitStack() as stack:
         all_of_them = [stack.enter_context(Server(each, SETTINGS)) for each in runtimes]
         states = [MemberState(n, each.url, "ready") for n, each in enumerate(all_of_them)]
-        yield stack.enter_context(ClusterClient(look=lambda: Members(1, states)))
+        yield stack.enter_context(ClusterClient(look=lambda: Roster(1, states)))
 
 
 async def lost(_rows: Any) -> Any:
@@ -66,7 +66,9 @@ def pair(front: Coded, first: int = 0) -> list[Any]:
 
 
 def front_of(one: Endpoint, parity: Endpoint, **more: Any) -> Coded:
-    return Coded([one, lost], [[parity]], Code(2), constant=PROGRAMS[1][1], timeout=20.0, **more)
+    return Coded(
+        [one, lost], [[parity]], ParityCode(2), constant=PROGRAMS[1][1], timeout=20.0, **more
+    )
 
 
 def check(answers: list[Any], version: int, first: int = 0) -> None:
@@ -172,7 +174,7 @@ def test_what_a_replica_refuses_is_told_at_once() -> None:
         runtime.register("scores", scores(1), background=False)
         with Replicas(client, "scores", "output") as replicas:
             one, parity = replicas.endpoints()
-            front = Coded([one], [[parity]], Code(2), constant=0.0, timeout=20.0)
+            front = Coded([one], [[parity]], ParityCode(2), constant=0.0, timeout=20.0)
 
             async def three() -> list[Any]:
                 queries = [ROWS[0], np.ones((1, 5)), ROWS[1]]
@@ -199,7 +201,7 @@ def test_a_parity_model_says_what_it_was_trained_for(tmp_path: Path) -> None:
             Replicas(client, "scores", "output") as replicas,
             Replicas(client, "parity", "output") as parities,
         ):
-            code = Code(2, encoder="concatenation")
+            code = ParityCode(2, encoder="concatenation")
             front = Coded([*replicas.endpoints(), lost], [parities.endpoints()], code, timeout=20)
             check(pair(front), 1)
             runtime.register("scores", deployed[2], background=False)
@@ -226,7 +228,7 @@ def test_a_parity_model_may_say_so_in_its_notes() -> None:
                 Replicas(client, "scores", "output") as replicas,
                 Replicas(client, name, "output") as parities,
             ):
-                front = Coded([*replicas.endpoints(), lost], [parities.endpoints()], Code(2))
+                front = Coded([*replicas.endpoints(), lost], [parities.endpoints()], ParityCode(2))
                 found.append(pair(front))
         check(found[0], 1)
         assert isinstance(found[1][1], ConnectionError)
@@ -267,12 +269,9 @@ def test_a_block_is_of_one_version_while_replicas_are_upgraded(after: int, how: 
             each.register("m", scores(1), background=False)
             if how == "switched":
                 each.register("m", scores(2), background=False, activate=False)
-        with (
-            Server(one, SETTINGS) as a,
-            Server(two, SETTINGS) as b,
-        ):
+        with Server(one, SETTINGS) as a, Server(two, SETTINGS) as b:
             states = [MemberState(n, each.url, "ready") for n, each in enumerate((a, b))]
-            members = Members(1, states)
+            members = Roster(1, states)
             with Upgraded(look=lambda: members, upgrade=upgrade, after=after) as client:
                 found = client.predict_block("m", rows)["output"]
         version = 2 if np.allclose(found[0], told(2, rows[0])) else 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from runtime.cluster.parity import Answer, Code, Coded, Endpoint, Hedged
+from runtime.cluster.parity import Answer, Coded, Endpoint, Hedged, ParityCode
 from runtime.cluster.parity.code import Rows
 from tests.runtime.cluster.virtual_time import run
 
@@ -67,7 +67,7 @@ async def _groups_about_a_switch(when: str, lost: str, versions: tuple[str, str]
     """Three groups of two, of which the second one is asked while versions are switched."""
     first, second, parity = Replica(), Replica(), Replica(seconds=0.002)
     second.lost, parity.lost = lost == "deployed", lost == "parity"
-    front = Coded([first, second], [[parity]], Code(2), constant=PROGRAMS["one"][1])
+    front = Coded([first, second], [[parity]], ParityCode(2), constant=PROGRAMS["one"][1])
 
     async def moment(name: str, number: int) -> None:
         await asyncio.sleep(0.0001)  # what was asked is on its way
@@ -117,7 +117,7 @@ def test_mixed_replicas_of_two_parities(versions: tuple[str, ...], lost: tuple[b
         Replica(version=versions[number % 2], lost=each) for number, each in enumerate(lost)
     ]
     parities = [Replica(version=each, seconds=0.002) for each in versions[2:]]
-    front = Coded(replicas, [[each] for each in parities], Code(3, 2), constant=0.0)
+    front = Coded(replicas, [[each] for each in parities], ParityCode(3, 2), constant=0.0)
 
     async def group() -> list[object]:
         found = await several(front, QUERIES[:3])
@@ -140,7 +140,7 @@ def test_mixed_replicas_of_two_parities(versions: tuple[str, ...], lost: tuple[b
 
 def test_groups_that_are_filled_up_have_the_constant_of_their_version() -> None:
     silent, parity = Replica(seconds=1e6), Replica()
-    front = Coded([silent], [[parity]], Code(3), constant=PROGRAMS["one"][1])
+    front = Coded([silent], [[parity]], ParityCode(3), constant=PROGRAMS["one"][1])
 
     async def alone() -> list[Answer]:
         found = [await front(QUERIES[0])]
@@ -157,7 +157,7 @@ def test_groups_that_are_filled_up_have_the_constant_of_their_version() -> None:
 def test_replicas_that_tell_no_version_are_known_by_their_constant(constant: Rows | float) -> None:
     one, lost = Replica(tells=False), Replica(tells=False, lost=True)
     parity = Replica(tells=False, seconds=0.002)
-    front = Coded([one, lost], [[parity]], Code(2), constant=constant)
+    front = Coded([one, lost], [[parity]], ParityCode(2), constant=constant)
 
     async def asked() -> list[object]:
         found = await several(front, QUERIES[:2])
@@ -195,7 +195,7 @@ def test_coding_pauses_until_there_is_a_parity_model_of_the_new_version(
     async def parity(rows: Rows) -> Rows | Answer:
         return await models[-1](rows)
 
-    front = Coded([one, lost], [[parity]], Code(2, encoder="concatenation"))
+    front = Coded([one, lost], [[parity]], ParityCode(2, encoder="concatenation"))
 
     async def asked() -> list[list[object]]:
         found = [await several(front, QUERIES[:2])]
@@ -223,7 +223,7 @@ def test_a_version_that_is_not_known_is_never_decoded() -> None:
     async def unknown(rows: Rows) -> Answer:
         return Answer(told("one", rows), version=None)
 
-    front = Coded([unknown, Replica(lost=True)], [[unknown]], Code(2), constant=0.0)
+    front = Coded([unknown, Replica(lost=True)], [[unknown]], ParityCode(2), constant=0.0)
     (first, second), _ = run(several(front, QUERIES[:2]))
     assert isinstance(first, Answer)
     assert isinstance(second, ConnectionError)
@@ -232,7 +232,7 @@ def test_a_version_that_is_not_known_is_never_decoded() -> None:
 def test_callers_may_write_to_rows_and_answers() -> None:
     """The first caller is answered, and goes on with its arrays, while its group is still open."""
     one, lost, parity = Replica(), Replica(lost=True), Replica()
-    front = Coded([one, lost], [[parity]], Code(2), constant=0.0, patience=1.0)
+    front = Coded([one, lost], [[parity]], ParityCode(2), constant=0.0, patience=1.0)
 
     async def asked() -> tuple[Answer, Answer]:
         rows = QUERIES[0].copy()
@@ -260,7 +260,7 @@ def test_answers_of_another_width_are_not_spread_over_others() -> None:
     async def narrow(rows: Rows) -> Answer:
         return Answer(rows[:, :1], version="one")
 
-    front = Coded([narrow, Replica(lost=True)], [[Replica()]], Code(2), constant=0.0)
+    front = Coded([narrow, Replica(lost=True)], [[Replica()]], ParityCode(2), constant=0.0)
     (first, second), _ = run(several(front, QUERIES[:2]))
     assert isinstance(first, Answer)
     assert isinstance(second, ConnectionError)
@@ -286,7 +286,7 @@ def test_whatever_happens_each_answer_is_that_of_its_version(seed: int) -> None:
     front = Coded(
         replicas,
         [[each] for each in spares],
-        Code(group, parities),
+        ParityCode(group, parities),
         constant=PROGRAMS["one"][1],
         timeout=2.0,
     )

@@ -11,11 +11,11 @@ from runtime.cluster.placement import (
     OLAG,
     TREE,
     Catalogue,
+    DependentRounding,
     Market,
-    Mirror,
+    MirrorAscent,
     Network,
     OnlineGreedy,
-    Rounding,
     Static,
     alternating,
     greedy,
@@ -57,7 +57,7 @@ def test_projections_meet_the_conditions_of_the_optimum() -> None:
 def test_rounding_keeps_marginals_and_bytes() -> None:
     generator, draws = np.random.default_rng(0), 100_000
     y = project(generator.uniform(0.1, 1, 12), np.ones(12), 5.0)
-    rounding = Rounding(draws, 12, generator)
+    rounding = DependentRounding(draws, 12, generator)
     whole = rounding(np.tile(y, (draws, 1)), np.ones((draws, 12)))
     assert np.all(whole.sum(axis=1) == 5)
     sigma = np.sqrt(y * (1 - y) / draws)
@@ -68,7 +68,9 @@ def test_rounding_of_unequal_sizes_is_off_by_one_model_at_most() -> None:
     generator, draws = np.random.default_rng(1), 100_000
     sizes = np.array([1.0, 2, 3, 5, 8, 13, 2, 4])
     y = project(generator.uniform(0.1, 1, 8), sizes, 17.0)
-    whole = Rounding(draws, 8, generator)(np.tile(y, (draws, 1)), np.tile(sizes, (draws, 1)))
+    whole = DependentRounding(draws, 8, generator)(
+        np.tile(y, (draws, 1)), np.tile(sizes, (draws, 1))
+    )
     assert np.all(np.abs(whole @ sizes - 17) < 13)
     sigma = np.sqrt(y * (1 - y) / draws)
     assert np.all(np.abs(whole.mean(axis=0) - y) <= 3 * sigma + 1e-12)
@@ -79,7 +81,7 @@ def test_small_changes_of_probabilities_reload_little() -> None:
     sizes = np.ones((200, 64))
     before = generator.uniform(0.2, 0.8, (200, 64))
     after = np.clip(before + generator.normal(0, 1e-3, before.shape), 0, 1)
-    kept, drawn = Rounding(200, 64, generator), Rounding(200, 64, generator)
+    kept, drawn = DependentRounding(200, 64, generator), DependentRounding(200, 64, generator)
     first = kept(before, sizes)
     coupled = np.mean(first != kept(after, sizes))
     drawn.refresh()
@@ -129,7 +131,7 @@ def test_the_policy_is_near_greedy_in_hindsight(kind: str) -> None:
     market = Market(CHAIN, variants(10, np.random.default_rng(0), (100.0, 300.0)))
     demand = popular(10, 1, 300, np.random.default_rng(1), every=30 if kind == "sliding" else None)
     still = simulate(Static(greedy(market, demand.mean)), market, demand)
-    ours = simulate(Mirror(market, np.random.default_rng(2)), market, demand)
+    ours = simulate(MirrorAscent(market, np.random.default_rng(2)), market, demand)
     assert ours.gain >= 0.95 * still.gain
     assert ours.loads_a_slot <= 2
     for policy in (LRU(market), OLAG(market), OnlineGreedy(market)):
@@ -140,7 +142,7 @@ def test_an_adversary_defeats_what_follows() -> None:
     node = Network(("node",), (-1,), (40.0,), np.array([1.0]))
     market = Market(node, shared({"a": {"p": 1}, "b": {"q": 1}}))
     demand = alternating(200)
-    ours = simulate(Mirror(market, np.random.default_rng(0)), market, demand).gain
+    ours = simulate(MirrorAscent(market, np.random.default_rng(0)), market, demand).gain
     assert ours >= 5 * simulate(OLAG(market), market, demand).gain
     assert ours == pytest.approx(0.5 * 100 * 40, rel=0.02)
 
@@ -159,7 +161,7 @@ def test_no_node_has_more_than_its_budget(*, sharing: bool) -> None:
     market = Market(network, catalogue)
     demand = popular(len(catalogue.defaults), len(network.leaves), 30, generator)
     for policy in (
-        Mirror(market, generator, refresh=1),
+        MirrorAscent(market, generator, refresh=1),
         OLAG(market),
         LRU(market),
         OnlineGreedy(market),

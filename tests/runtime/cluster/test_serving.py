@@ -20,7 +20,7 @@ from objectstore import Blob, FileStore
 from runtime import Runtime
 from runtime.cluster.serving import ClusterClient, Controller, Scale
 from runtime.cluster.serving.autoscaling import Autoscaler, ReplicaLoad
-from runtime.cluster.serving.bodies import Homes, Members, MemberState
+from runtime.cluster.serving.bodies import Homes, MemberState, Roster
 from runtime.cluster.serving.front import Front
 from runtime.cluster.serving.haproxy import configuration
 from runtime.errors import ClusterError, NotInStep
@@ -60,7 +60,7 @@ def by_sign(block: Any) -> Any:
 
 def test_a_front_says_that_its_port_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
-        port, none = busy.getsockname()[1], Members(0, [])
+        port, none = busy.getsockname()[1], Roster(0, [])
         with pytest.raises(ServerError, match=f"127.0.0.1:{port}") as refused:
             Front("127.0.0.1", port, (lambda: none, Homes), lambda: none)
     assert "another port" in str(refused.value.hint)
@@ -358,7 +358,7 @@ def test_only_what_may_be_repeated_is_asked_again() -> None:
         threading.Thread(target=answer, daemon=True).start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         states = [MemberState(number, url, "ready") for number in range(1)]
-        client = ClusterClient(url, attempts=3, look=lambda: Members(1, states))
+        client = ClusterClient(url, attempts=3, look=lambda: Roster(1, states))
         with pytest.raises(ClusterError, match="only predictions"):
             client.request("POST", "/v2/repository/models/a/unload", b"{}")
         assert len(taken) == 1
@@ -372,9 +372,9 @@ def test_threads_that_come_first_wait_for_the_first_look() -> None:
     with Runtime() as runtime, Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         runtime.register("a", shift(1.0))
 
-        def looked() -> Members:
+        def looked() -> Roster:
             time.sleep(0.2)
-            return Members(1, [MemberState(0, server.url, "ready")])
+            return Roster(1, [MemberState(0, server.url, "ready")])
 
         with ClusterClient(look=looked) as client, ThreadPoolExecutor(4) as pool:
             answers = list(pool.map(lambda _: client.predict("a", ROW)["top"], range(4)))
@@ -382,7 +382,7 @@ def test_threads_that_come_first_wait_for_the_first_look() -> None:
 
 
 def test_where_none_was_ready_it_looks_again_soon() -> None:
-    found = iter([Members(0, []), *[only(MemberState(0, "http://127.0.0.1:9", "ready"))] * 50])
+    found = iter([Roster(0, []), *[only(MemberState(0, "http://127.0.0.1:9", "ready"))] * 50])
     with ClusterClient(look=lambda: next(found), refresh=60.0) as client:
         assert client.replicas() == []
         until(client.replicas, "one is ready now", seconds=5.0)

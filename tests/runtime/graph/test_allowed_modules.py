@@ -160,10 +160,7 @@ def test_a_folder_serves_a_graph_with_coroutines(
 ) -> None:
     written(tmp_path, f"{module}:load")
     folder = tmp_path / "models"
-    with (
-        Runtime(executors=1) as without,
-        Repository(folder, without, apart=apart) as repository,
-    ):
+    with Runtime(executors=1) as without, Repository(folder, without, apart=apart) as repository:
         (event,) = repository.load_all()
         assert event.kind == "refused"
         assert f"{module}:load" in event.reason

@@ -23,7 +23,7 @@ import pytest
 import flour
 from runtime import Runtime
 from runtime.errors import InService, NodeFailed, UnknownEndpoint
-from runtime.graph.router import Request as RoutedRequest
+from runtime.graph.router import GraphRequest
 from runtime.http import Server, ServerSettings
 from scheduler import DeadlineExceeded, Overloaded
 from tests.house import until
@@ -65,10 +65,6 @@ def graph(store: Store, **policy: Any) -> flour.Flow:
     top = flour.model("shift")(features)["top"]
     chosen = flour.first_match([(row["other"] > 0, top)], otherwise=row["other"])
     return flour.outputs(top=chosen, key=row["key"])
-
-
-def way_of(number: int) -> str:
-    return WAYS[number % len(WAYS)]
 
 
 async def ask(runtime: Runtime, name: str, number: int) -> str:
@@ -140,7 +136,7 @@ def run_traffic(requests: int) -> None:
         for number, what in enumerate(seen):
             expected = {"hang": "late", "answer": "answered", "slow": "answered"}
             if number % 97 and number % 5:
-                usual = expected.get(way_of(number), "failed")
+                usual = expected.get(WAYS[number % len(WAYS)], "failed")
                 assert what in (usual, "late")  # the machine may be busy
         assert (
             {"answered", "failed", "late"}
@@ -150,7 +146,7 @@ def run_traffic(requests: int) -> None:
         assert store.open == 0
         gc.collect()
         # By type: isinstance would ask what proxies of objects that are gone stand for.
-        assert not [each for each in gc.get_objects() if type(each) is RoutedRequest]
+        assert not [each for each in gc.get_objects() if type(each) is GraphRequest]
         spared = graph(store, otherwise=[9.0] * 4)
         runtime.register("spared", spared, background=False)
         answers = [runtime.predict("spared", {"key": n, "other": 1.0})["top"] for n in (3, 4, 5)]

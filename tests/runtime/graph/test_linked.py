@@ -14,8 +14,8 @@ import flour
 import oven
 from runtime import Runtime
 from runtime.errors import BadRegistration, InUse, UnknownEndpoint
+from runtime.graph.cutting import MOST_HEADS
 from runtime.graph.facts import GraphFacts
-from runtime.graph.groups import MOST_HEADS
 from tests.house import until
 from tests.runtime.graph.models import columns, forest, people, row, table_model, text_model
 
@@ -108,7 +108,7 @@ def test_what_models_share_is_one_node(runtime: Runtime) -> None:
     person = row()
     notes = [flour.model(f"text{seed}")(person["note"]) for seed in range(3)]
     plan = register(runtime, "mean", flour.ensemble(notes).mean())
-    assert sum(item.op.name == "WordNgrams" for item in plan.optimised.nodes()) == 1
+    assert sum(item.op.name == "WordNgrams" for item in plan.program.optimised.nodes()) == 1
     alone = [runtime.predict(f"text{seed}", NOTES)["probabilities"] for seed in range(3)]
     same(runtime.predict("mean", ROWS)["output"], (alone[0] + alone[1] + alone[2]) / 3.0)
 
@@ -123,7 +123,7 @@ def test_very_many_models_of_one_vocabulary(runtime: Runtime, count: int, steps:
     mean = flour.ensemble(list(scores.values())).mean()
     plan: Any = register(runtime, "many", flour.outputs(**scores, mean=mean))
     if steps == 1:
-        assert [stage.kind for stage in plan.stages] == ["fused"]
+        assert [stage.kind for stage in plan.program.stages] == ["fused"]
     else:  # and the mean of what they say
         assert len(plan.graph.steps) == steps + 1
     answers = runtime.predict("many", ROWS)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from typing import IO, Any
 
 
@@ -30,15 +31,18 @@ class Reply:
 
 
 class Client:
-    """A new connection for each request."""
+    """A new connection for each request; inside TLS where there is a context for it."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
+        self.port, self.context = port, context
 
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        if self.context is None:
+            connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        else:
+            connection = HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.context)
         try:
             connection.request(method, path, body=body, headers=dict(headers or {}))
             return _reply(connection.getresponse())
@@ -54,7 +58,10 @@ class Client:
 
     def raw(self) -> socket.socket:
         """A connection to say anything on."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        plain = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        if self.context is None:
+            return plain
+        return self.context.wrap_socket(plain, server_hostname="localhost")
 
     def say(self, *data: bytes, count: int = 1) -> list[Reply]:
         """Answers to some bytes, sent one after the other."""

@@ -6,7 +6,13 @@ import asyncio
 import sys
 
 import numpy as np
-from kserve import InferenceRESTClient, InferInput, InferRequest, RESTConfig
+from kserve import (
+    InferenceGRPCClient,
+    InferenceRESTClient,
+    InferInput,
+    InferRequest,
+    RESTConfig,
+)
 
 
 async def main(url: str) -> None:
@@ -29,7 +35,17 @@ async def main(url: str) -> None:
     made = await client.infer(url, InferRequest("shift", [raw]), model_name="shift")
     moved = next(each for each in made.outputs if each.name == "moved")
     np.testing.assert_array_equal(moved.as_numpy(), x + 2)
+    async with InferenceGRPCClient(url.removeprefix("http://"), retries=0, timeout=60) as grpc:
+        assert await grpc.is_server_live()
+        assert await grpc.is_server_ready()
+        assert await grpc.is_model_ready("shift")
+        for each in (plain, raw):
+            made = await grpc.infer(InferRequest("shift", [each], request_id="k2"))
+            assert made.id == "k2"
+            moved = next(each for each in made.outputs if each.name == "moved")
+            np.testing.assert_array_equal(moved.as_numpy(), x + 2)
     first = InferenceRESTClient(RESTConfig(protocol="v1", retries=0, timeout=60))
+    assert await first.is_model_ready(url, "text")
     said = await first.infer(url, {"instances": ["word001", "word002"]}, model_name="text")
     assert len(said["predictions"]) == 2
 

@@ -59,7 +59,7 @@ def test_what_is_written(tmp_path: Path) -> None:
         "version": "1",
         "id": "abc-1",
     }
-    assert second.keys() == {"time", "peer", "method", "path", "status", "bytes", "seconds"}
+    assert second.keys() == {"time", "peer", "method", "path", "status", "bytes", "seconds", "id"}
     assert second["status"] == 404
     text = log.read_text(encoding="utf-8")
     assert TOKEN not in text

@@ -1,4 +1,4 @@
-"""docs/adding-a-route.md, done for real in a copy of the tree."""
+"""docs/contributing/adding-a-route.md, done for real in a copy of the tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.tree_copy import blocks, copied, insert, put, run, run_tests
 
 pytestmark = [pytest.mark.once, pytest.mark.apart]
 
-FILE, ROW = blocks("adding-a-route.md")
+FILE, ROW = blocks("contributing/adding-a-route.md")
 
 USE = """
 import json

@@ -8,7 +8,7 @@ import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.guard.budget import DAY, Budget
-from runtime.http.guard.guards import Client as Sender
+from runtime.http.guard.guards import Sender
 from runtime.http.wire.messages import Request
 from tests.runtime.http.client import Client
 

@@ -89,7 +89,7 @@ def test_triton_client_looks_around(house: House) -> None:
         assert client.get_inference_statistics()["model_stats"]
         index = client.get_model_repository_index()
         assert {each["name"] for each in index} == {"iris", "spare"}
-        client.load_model("spare", config="{}")
+        client.load_model("spare")
         client.unload_model("spare")
         with pytest.raises(triton.InferenceServerException, match="registered") as caught:
             client.get_model_metadata("none")

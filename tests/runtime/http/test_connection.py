@@ -18,7 +18,7 @@ import pytest
 from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.routes import HandlerContext, Route
+from runtime.http.routes import HandlerContext, HttpRoute
 from runtime.http.wire import connection as module
 from runtime.http.wire.body_reading import READ_BYTES
 from runtime.http.wire.messages import Request, Response
@@ -335,10 +335,7 @@ def test_slow_clients_are_told_and_cut_off(runtime: Runtime) -> None:
 
 
 def test_silent_clients_are_cut_off(runtime: Runtime) -> None:
-    with (
-        serving(runtime, idle_seconds=75) as server,
-        Client(server.port).raw() as connection,
-    ):
+    with serving(runtime, idle_seconds=75) as server, Client(server.port).raw() as connection:
         until(lambda: hears(server, connection, 76.0))
         assert connection.recv(10) == b""
 
@@ -507,7 +504,7 @@ def test_routes_can_be_added(runtime: Runtime) -> None:
         assert service.runtime is runtime
         return Response(request.params["name"].encode(), content_type="text/plain")
 
-    route = Route("GET", "/hello/{name}", hello, "Says hello", content_type="text/plain")
+    route = HttpRoute("GET", "/hello/{name}", hello, "Says hello", content_type="text/plain")
     with Server(runtime, ServerSettings(port=0, max_unread=0.0), routes=[route]) as server:
         client = Client(server.port)
         reply = client.get("/hello/w%C3%B6rld%2Fx")

@@ -1,4 +1,4 @@
-"""The page docs/following-a-request.md, held against a request."""
+"""The page docs/contributing/following-a-request.md, held against a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime.http import Server
 from tests.runtime.http.client import Client
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs/following-a-request.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/contributing/following-a-request.md").read_text(encoding="utf-8")
 STEPS = re.findall(r"\| `(runtime/[\w/]+\.py)` \| `([\w.]+)` \|", PAGE)
 BODY = '{"inputs": [{"name": "x", "datatype": "FP64", "shape": [3, 4], "data": %s}]}'
 

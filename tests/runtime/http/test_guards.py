@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from flour.core.errors import ParameterError
 from runtime.http.guard import guards
 from runtime.http.guard.guards import Crowd, Rates, TokenFile
+from runtime.http.wire.interfaces import Need
 from runtime.http.wire.messages import Request
 
 ALICE, BOB = "a" * 20, "b" * 20
+DIGEST, WORDS = sha256(ALICE.encode()).hexdigest(), "predict,read,change"
 
 
 def ask(path: str = "/v2/models", token: str | None = None, peer: str = "10.0.0.1") -> Request:
@@ -25,8 +28,8 @@ def ask(path: str = "/v2/models", token: str | None = None, peer: str = "10.0.0.
     return request
 
 
-def anybody(request: Request) -> guards.Client:
-    return guards.Client(request.peer, known=False)
+def anybody(request: Request) -> guards.Sender:
+    return guards.Sender(request.peer, known=False)
 
 
 @pytest.fixture
@@ -109,7 +112,13 @@ class TestTokens:
 
     @pytest.mark.parametrize(
         "text",
-        ["alice", f"alice {ALICE} x", "alice short", f"alice {ALICE}\nalice {BOB}", "\udc80"],
+        [
+            *("alice", f"alice {ALICE} x", "alice short", "\udc80", f"alice {ALICE} read a* b"),
+            *(f"alice {ALICE}\nalice {BOB} read", f"alice {ALICE}\nalice {BOB} {WORDS} a"),
+            *(f"alice {ALICE} read ,", f"alice {ALICE} read a,,b", f"alice {ALICE} read, a"),
+            *("alice sha256:abc", f"alice sha256:{'g' * 64}", "alice cert:"),
+            *("alice cert:x\nbob cert:x", f"alice {ALICE}\nbob sha256:{DIGEST}"),
+        ],
     )
     def test_a_wrong_file_is_refused_at_once(self, tmp_path: Path, text: str) -> None:
         path = tmp_path / "tokens"
@@ -119,6 +128,63 @@ class TestTokens:
         assert ALICE not in str(caught.value)
         with pytest.raises(ParameterError, match="cannot be read"):
             TokenFile(tmp_path / "none")
+
+
+class TestKindsOfClients:
+    """Digests, certificates, several tokens of one client, and scopes of models."""
+
+    def test_a_digest_is_as_good_as_its_token(self, file: Path) -> None:
+        file.write_text(f"alice sha256:{DIGEST.upper()}\n")
+        tokens = TokenFile(file)
+        assert tokens.client(ask(token=ALICE)) == ("alice", True)
+        for wrong in (DIGEST, f"sha256:{DIGEST}", f"sha256:{DIGEST.upper()}"):
+            assert not tokens.client(ask(token=wrong)).known
+
+    def test_a_certificate_is_as_good_as_a_token(self, file: Path) -> None:
+        file.write_text(f"shop cert:shop.example.com predict\nbob {BOB}\n")
+        tokens = TokenFile(file, need_of=lambda _: Need("predict", None, scoped=False))
+
+        def shown(*names: str, token: str | None = None) -> Request:
+            request = ask(token=token)
+            request.certified = names
+            return request
+
+        assert tokens(shown("other", "shop.example.com")) is None
+        assert tokens.client(shown("shop.example.com")) == ("shop", True)
+        assert tokens.client(shown("shop.example.com", token=BOB)) == ("bob", True)
+        for refused in (
+            *(shown(), shown("shop"), shown("SHOP.example.com"), shown("")),
+            *(shown(token="cert:shop.example.com"), shown("shop.example.com", token="x")),
+        ):
+            answer = tokens(refused)
+            assert answer is not None
+            assert answer.status == 401
+
+    def test_a_client_has_two_tokens_while_it_changes(self, file: Path) -> None:
+        file.write_text(f"alice {ALICE} read a*\nalice {BOB} read a*\n")
+        tokens = TokenFile(file)
+        assert [tokens.client(ask(token=each)).name for each in (ALICE, BOB)] == ["alice"] * 2
+
+    @pytest.mark.parametrize(
+        ("need", "allowed"),
+        [
+            (Need("predict", "fraud", scoped=False), True),
+            (Need("predict", "fraud-2@7", scoped=False), True),
+            (Need("read", "churn", scoped=False), True),
+            *((Need("read", name, scoped=True), False) for name in ("Fraud", "churn2", "a", "@")),
+            (Need("change", "fraud", scoped=False), False),
+            (Need("read", None, scoped=True), True),
+            (Need("read", None, scoped=False), False),
+            (Need("", None, scoped=True), True),
+        ],
+    )
+    def test_a_scope_is_patterns_of_names(self, file: Path, need: Need, *, allowed: bool) -> None:
+        file.write_text(f"alice {ALICE} predict,read fraud*,churn\nbob {BOB}\n")
+        tokens = TokenFile(file, need_of=lambda _: need)
+        refused = tokens(ask(token=ALICE))
+        assert (refused is None) is allowed
+        assert allowed or (refused is not None and refused.status == 403)
+        assert tokens(ask(token=BOB)) is None
 
 
 class Clock:

@@ -12,7 +12,7 @@ import pytest
 
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.routes import HandlerContext, Route
+from runtime.http.routes import HandlerContext, HttpRoute
 from runtime.http.wire.headers import spelling
 from runtime.http.wire.interfaces import ModelState
 from runtime.http.wire.messages import Request, Response
@@ -120,7 +120,7 @@ def test_stop_does_not_wait_for_handlers_in_threads_for_ever(runtime: Runtime) -
     def stuck(_service: HandlerContext, _request: Request) -> Awaitable[Response]:
         return wait()
 
-    route = Route("GET", "/stuck", stuck, "Takes long")
+    route = HttpRoute("GET", "/stuck", stuck, "Takes long")
     server = Server(runtime, ServerSettings(port=0, drain_seconds=0.2), routes=[route]).start()
     with Client(server.port).raw() as connection:
         connection.sendall(b"GET /stuck HTTP/1.1\r\nhost: h\r\n\r\n")

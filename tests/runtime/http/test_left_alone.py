@@ -12,14 +12,14 @@ import pytest
 
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.routes import Route
+from runtime.http.routes import HttpRoute
 from runtime.http.wire.connection import Connection
 from runtime.http.wire.messages import Response
 from tests.house import until
 from tests.runtime.http.client import Client
 from tests.runtime.plans import shift
 
-SOME = Route("GET", "/some", lambda *_: Response(bytes(30_000), content_type="x/y"), "Some")
+SOME = HttpRoute("GET", "/some", lambda *_: Response(bytes(30_000), content_type="x/y"), "Some")
 LIVE = b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n"
 
 

@@ -209,7 +209,7 @@ class Neighbours:
     def offer(self, kind: str, provider: Callable[[], object]) -> None:
         self.offered[kind] = provider
 
-    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
+    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:
         await asyncio.sleep(0)
         return self.answers
 

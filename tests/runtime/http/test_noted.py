@@ -12,7 +12,7 @@ import pytest
 import flour
 import oven
 from runtime import Runtime
-from runtime.http.answer.noted import Noted
+from runtime.http.answer.noted import NoteFollower
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.watch import training_of
 from runtime.watch.watching import watches_of
@@ -31,8 +31,8 @@ def runtime() -> Iterator[Runtime]:
 
 
 @pytest.fixture
-def noted(runtime: Runtime, tmp_path: Path) -> Iterator[Noted]:
-    made = Noted(runtime, str(tmp_path))
+def noted(runtime: Runtime, tmp_path: Path) -> Iterator[NoteFollower]:
+    made = NoteFollower(runtime, str(tmp_path))
     yield made
     made.close()
     assert not [each for each in runtime.endpoints.versions().values() if each.watcher is not None]
@@ -71,7 +71,7 @@ def test_answers_are_kept_as_long_as_notes_say_so(runtime: Runtime, tmp_path: Pa
 
 
 def test_notes_that_cannot_be_followed_are_said_once(
-    runtime: Runtime, noted: Noted, caplog: pytest.LogCaptureFixture
+    runtime: Runtime, noted: NoteFollower, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime.register("m", PROGRAM, notes={"watch": {"segments": ["nobody"]}, "keep": {"a": 1}})
     until(lambda: len(caplog.records) == 2)
@@ -88,7 +88,7 @@ def test_without_a_folder_it_says_that_answers_are_not_kept(
     runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime.register("m", PROGRAM, notes={"keep": {}})
-    noted = Noted(runtime, "")
+    noted = NoteFollower(runtime, "")
     until(lambda: "--set answers=DIR" in caplog.text)
     noted.close()
 
@@ -97,7 +97,7 @@ def test_nothing_is_looked_at_while_nothing_changes(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime.register("m", PROGRAM)
-    noted = Noted(runtime, "")
+    noted = NoteFollower(runtime, "")
     noted.close()
     seen: list[str] = []
 

@@ -18,7 +18,7 @@ import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.codec import codec_json, number_arrays
-from runtime.http.codec.number_arrays import LEAST_BYTES, Numbers, read, taken_out
+from runtime.http.codec.number_arrays import LEAST_BYTES, ParsedArray, read, taken_out
 from runtime.http.wire.problems import HttpError
 from tests.house import until
 from tests.runtime.http.client import Client
@@ -39,7 +39,7 @@ def bits(value: float) -> bytes:
     return struct.pack("<d", value)
 
 
-def numbers(text: bytes) -> Numbers:
+def numbers(text: bytes) -> ParsedArray:
     found = read(text, 0)
     assert found is not None
     return found
@@ -101,7 +101,7 @@ def test_only_data_is_taken_out() -> None:
     )
     rest, found = taken_out(body.replace(rb"\n", b"\n"))
     assert bytes(rest).count(b'"#') == 2
-    numbers = [each for each in found if isinstance(each, number_arrays.Numbers)]
+    numbers = [each for each in found if isinstance(each, number_arrays.ParsedArray)]
     assert [each.values.tolist() for each in numbers] == [[1, 2], [3]]
 
 

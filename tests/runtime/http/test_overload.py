@@ -17,11 +17,12 @@ import pytest
 from bench import overload
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.routes import HandlerContext, Route
+from runtime.http.routes import HandlerContext, HttpRoute
 from runtime.http.wire.lag import EVERY, Lag
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.service.answerers import InferCall
 from runtime.service.direct import Direct
+from tests.runtime.http.certificates import Authority
 from tests.runtime.http.client import Client, Reply, replies
 from tests.runtime.http.conftest import WIDTH, filled, tensor
 
@@ -41,7 +42,7 @@ def _busy(_service: HandlerContext, _request: Request) -> Answer:
 @contextmanager
 def serving(**settings: Any) -> Iterator[Client]:
     """A server whose loop does nothing else while it answers /busy."""
-    route = Route("GET", "/busy", _busy, "Hold up the event loop")
+    route = HttpRoute("GET", "/busy", _busy, "Hold up the event loop")
     with (
         Runtime(executors=1) as runtime,
         Server(runtime, ServerSettings(port=0, **settings), routes=[route]) as server,
@@ -96,6 +97,26 @@ def test_the_body_of_what_is_refused_is_dropped_and_the_connection_goes_on(size:
     with serving(max_unread=0.3) as client:
         told = all_while_busy(client, b"\n" * size, after=after.encode() * 2, count=3)
     assert [each.status for each in told] == [503, 200, 200]
+
+
+def test_the_body_of_what_is_refused_inside_TLS_is_dropped_as_well(  # noqa: N802 (its name)
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What lies in the socket are records, which may begin with the next request."""
+    authority = Authority(tmp_path)
+    certificate, key = authority.server()
+    head = b"POST /v2/models/iris/infer HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n"
+    with serving(max_unread=0.1, tls_cert=certificate, tls_key=key) as client:
+        client.context = authority.trusted()
+        with client.raw() as connection, monkeypatch.context() as busy:
+            busy.setattr(Lag, "since", lambda _lag, now, _loop: now - 0.2)
+            busy.setattr(Lag, "look", lambda lag, _late: setattr(lag, "behind", True))
+            time.sleep(3 * EVERY)
+            connection.sendall(head % 300_000 + b" " * 300_000)
+            assert replies(connection)[0].status == 503
+            busy.undo()
+            connection.sendall((head % len(BODY) + BODY) * 2)
+            assert [each.status for each in replies(connection, 2)] == [200, 200]
 
 
 @pytest.mark.parametrize(("size", "status"), [(900_000, 503), (3_000_000, 200)])

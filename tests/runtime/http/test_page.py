@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from socket import socket
+from typing import Any
 from urllib.parse import quote
+from urllib.request import Request as HttpRequest
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -19,6 +28,7 @@ from runtime.http import Server, ServerSettings
 from runtime.http.pages.page import STEPS
 from runtime.http.pages.page_html import duration, number, size
 from runtime.http.wire.interfaces import ModelState
+from tests.house import until
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import filled
 from tests.runtime.http.test_metrics import ROW
@@ -113,6 +123,97 @@ def test_every_link_leads_to_a_page(server: Server) -> None:
     assert len(links) == 4 * len(server.service.runtime.stats().versions)
     for link in links:
         assert page(server, link).text
+
+
+def test_a_model_has_a_form(server: Server) -> None:
+    """Its own script is all that runs there, and a column's name breaks out of nothing."""
+    runtime = server.service.runtime
+    row = flour.record(**{EVIL: float, "city": str, "member": bool})
+    runtime.register("mixed", flour.outputs(up=row[EVIL] + 1.0), background=False)
+    try:
+        answer = Client(server.port).get("/try/mixed")
+        script = re.findall(r"<script>(.*?)</script>", answer.body.decode(), re.DOTALL)
+        digest = b64encode(sha256(script[0].encode()).digest()).decode()
+        assert len(script) == 1
+        assert f"script-src 'sha256-{digest}'" in answer.headers["content-security-policy"]
+        found = Outline(answer.body.decode())
+        assert EVIL in found.text
+        assert f"127.0.0.1:{server.port}/predict/mixed" in found.text
+        assert found.seen.count("input") == 1, "other columns are not read"
+    finally:
+        runtime.unregister("mixed")
+    for link in [each for each in page(server, "/").links if each.startswith("/try/")]:
+        assert Client(server.port).get(link).status == 200
+    assert Client(server.port).get("/try/nothing").status == 404
+
+
+def test_commands_of_the_routes_work(server: Server) -> None:
+    answer = Client(server.port).get("/docs")
+    text = unescape(answer.body.decode())
+    commands = re.findall(r"curl (?:-X (\w+) )?127.0.0.1:\d+(/\S*)(?: -d '(.*)')?</pre>", text)
+    asked = {path: body for _, path, body in commands if path.endswith(("/infer", ":predict"))}
+    asked |= {path: body for _, path, body in commands if path.startswith("/predict/")}
+    assert len(asked) == 3
+    for path, body in asked.items():
+        assert Client(server.port).post(path, json.loads(body)).status == 200
+    routes = [each for each in server.service.routes if not each.hidden]
+    shown = {each.path for each in routes if "{version}" not in each.path}
+    assert len({path for _, path, _ in commands}) == len(shown)
+
+
+@pytest.mark.apart
+@pytest.mark.skipif(shutil.which("chromedriver") is None, reason="no ChromeDriver here")
+def test_a_click_shows_answer_and_shares(server: Server) -> None:
+    runtime = server.service.runtime
+    row = flour.record(age=float, income=float)
+    score = row["age"] * 2.0 + row["income"]
+    runtime.register("scored", flour.outputs(scores=score), background=False)
+    with browser(server.url + "/try/scored") as ask:
+        ask("document.querySelector('[name=age]').value = '3'")
+        ask("document.querySelector('form.try button').click()")
+        until(lambda: "scores" in ask("return document.getElementById('answer').innerText"))
+        shown = ask("return document.getElementById('answer').innerText").split()
+    runtime.unregister("scored")
+    assert shown[:2] == ["scores", "6"]
+
+
+@contextmanager
+def browser(url: str) -> Iterator[Callable[[str], Any]]:
+    """A page in Chromium; the function runs JavaScript there."""
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    driver = subprocess.Popen(["chromedriver", f"--port={port}", "--silent"])
+
+    def call(method: str, path: str, body: object = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = HttpRequest(f"http://127.0.0.1:{port}{path}", data, method=method)
+        with urlopen(request, timeout=60) as answer:
+            return json.load(answer)["value"]
+
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": {"args": flags}}}}
+    session = ""
+    try:
+        until(lambda: not suppressed(lambda: call("GET", "/status")))
+        session = f"/session/{call('POST', '/session', wanted)['sessionId']}"
+        call("POST", f"{session}/url", {"url": url})
+        script = f"{session}/execute/sync"
+        yield lambda text: call("POST", script, {"script": text, "args": []})
+    finally:
+        if session:
+            call("DELETE", session)
+        driver.terminate()
+        driver.wait(timeout=30)
+
+
+def suppressed(call: Callable[[], object]) -> bool:
+    """True if a call raises an OSError."""
+    try:
+        call()
+    except OSError:
+        return True
+    return False
 
 
 def test_a_graph_has_boxes_that_open(server: Server) -> None:

@@ -134,7 +134,9 @@ def test_the_repository_is_asked(house: House) -> None:
     assert index[1]["reason"] == "unloaded"
     only = house.client.post("/v2/repository/index", {"ready": True}).json
     assert [each["name"] for each in only] == ["iris"]
-    load = house.client.post("/v2/repository/models/spare/load", {"parameters": {"config": "{}"}})
+    load = house.client.post(
+        "/v2/repository/models/spare/load", {"parameters": {"unload_dependents": False}}
+    )
     assert (load.status, load.json) == (200, {"name": "spare", "load": True})
     unload = house.client.post(
         "/v2/repository/models/spare/unload", {"parameters": {"unload_dependents": False}}

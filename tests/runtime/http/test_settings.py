@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import fields
 from math import nan
 from pathlib import Path
@@ -26,8 +27,9 @@ from runtime import Runtime
 from runtime.errors import BadRegistration
 from runtime.http import Server, ServerSettings
 from runtime.http.assembly import check
-from runtime.http.routes import Route
+from runtime.http.routes import HttpRoute
 from runtime.http.server import ServerError, listen
+from runtime.http.watch.logs import LogLines
 from runtime.http.watch.metrics_energy import Packages
 from runtime.http.wire.interfaces import ModelState
 from runtime.http.wire.messages import Request, Response
@@ -35,6 +37,7 @@ from runtime.service.answerers import InferCall
 from runtime.service.version import ModelVersion
 from tests.house import until
 from tests.runtime.http.answering import Passing
+from tests.runtime.http.certificates import Authority
 from tests.runtime.http.client import Client, Reply
 from tests.runtime.plans import shift, shift_flow
 
@@ -69,7 +72,7 @@ class House:
         self.server: Server
 
     def serve(
-        self, *, ever: bool | None = None, routes: Sequence[Route] = (), **settings: Any
+        self, *, ever: bool | None = None, routes: Sequence[HttpRoute] = (), **settings: Any
     ) -> Client:
         """A client of a server with these settings; `ever` tells whether answers come at all."""
         self.answering = None if ever is None else Recorded(self.runtime, ever=ever)
@@ -178,6 +181,25 @@ def _(house: House) -> None:
         assert str(refused.value.hint).startswith("host is an address")
 
 
+@probe("unix_mode")
+def _(house: House) -> None:
+    for mode in ("600", "666"):
+        house.serve(host=f"unix:{house.place / mode}", unix_mode=mode)
+        assert f"{(house.place / mode).stat().st_mode & 0o777:o}" == mode
+
+
+@probe("tls_cert", "tls_key", "tls_client_ca", "tls_client_required")
+def _(house: House) -> None:
+    authority = Authority(house.place)
+    certificate, key = authority.server()
+    given: Any = {"tls_cert": certificate, "tls_key": key, "tls_client_ca": authority.file}
+    for required in (True, False):
+        client = house.serve(tls_client_required=required, **given)
+        client.context = authority.trusted()
+        with pytest.raises(OSError) if required else nullcontext():
+            assert client.get("/v2").status == 200
+
+
 @probe("backlog")
 def _(house: House) -> None:
     with listen(ServerSettings(port=0, backlog=7)) as listener:
@@ -199,9 +221,6 @@ def _(house: House) -> None:
     with client.raw():
         until(lambda: house.server.connections == 1)
         assert client.post("/predict/m", ROW).status == 503
-
-
-# --- requests -------------------------------------------------------------------------------------
 
 
 @probe("max_header")
@@ -242,7 +261,7 @@ def _(house: House) -> None:
 @probe("write_seconds")
 def _(house: House) -> None:
     size = 32 << 20
-    route = Route("GET", "/long", lambda *_: Response(bytes(size), content_type="x/y"), "Long")
+    route = HttpRoute("GET", "/long", lambda *_: Response(bytes(size), content_type="x/y"), "Long")
     for seconds, whole in ((2.0, False), (30.0, True)):
         client = house.serve(routes=[route], write_seconds=seconds)
         with client.raw() as connection:
@@ -284,9 +303,6 @@ def _(house: House) -> None:
     for above, coded in ((4, True), (1 << 20, False)):
         reply = house.serve(compress_above=above).get("/metrics", **{"Accept-Encoding": "gzip"})
         assert ("content-encoding" in reply.headers) is coded
-
-
-# --- between requests and engines -----------------------------------------------------------------
 
 
 @probe("cache_bytes")
@@ -465,6 +481,25 @@ def _(house: House) -> None:
         assert len(path.read_text("utf-8").splitlines()) == lines
 
 
+@probe("default_model")
+def _(house: House) -> None:
+    house.runtime.register("n", shift(1.0))
+    clients = [house.serve(default_model=each) for each in ("m", None)]
+    assert [each.post("/invocations", {"inputs": [ROW]}).status for each in clients] == [200, 404]
+
+
+@probe("audit_log", "log_format", "log_level")
+def _(house: House) -> None:
+    audit, log = house.place / "audit", logging.getLogger("pretzel")
+    for name in ("handlers", "propagate", "level"):
+        house.patch.setattr(log, name, getattr(log, name))
+    asking = house.serve(audit_log=audit, log_format="json", log_level="warning")
+    asking.post("/v2/models/m/rollback", {})
+    house.server.stop()
+    assert json.loads(audit.read_text())["path"] == "/v2/models/m/rollback"
+    assert (type(log.handlers[0].formatter), log.level) == (LogLines, logging.WARNING)
+
+
 @probe("tracing", "trace_stages")
 def _(house: House) -> None:
     from opentelemetry import trace
@@ -499,6 +534,7 @@ def test_every_setting_has_a_probe_and_no_probe_is_of_one_that_is_gone() -> None
         ({"tokens": "none"}, "the tokens cannot be read"),
         ({"tokens": "."}, "not a file of tokens"),
         ({"access_log": "none/log"}, "the access log cannot be written"),
+        ({"audit_log": "none/log"}, "the audit log cannot be written"),
         ({"tokens": "empty"}, "a file of tokens has a client"),
         ({"answers": "empty/below"}, "answers cannot be kept here"),
         ({"answers": "/proc/answers"}, "answers cannot be kept here"),
@@ -513,42 +549,6 @@ def test_what_is_missing_is_said_when_the_server_is_made(
         with pytest.raises(ParameterError, match=said) as refused:
             make(ServerSettings(**found))  # type: ignore[arg-type]  # of these names
         assert str(next(iter(found.values()))) in str(refused.value.where)
-
-
-def test_a_token_has_sixteen_characters(house: House) -> None:
-    with pytest.raises(ParameterError, match="a token has 16 characters or more") as refused:
-        house.serve(tokens=house.tokens(f"alice {ALICE}\nbob {BOB[:15]}\n"))
-    assert refused.value.where == f"{house.place}/tokens:2"
-    assert refused.value.found == "15 characters"
-    assert house.statuses(1, bearer(BOB[:16]), tokens=house.tokens(f"bob {BOB[:16]}")) == [200]
-
-
-def test_a_token_file_that_changes_is_read_again(
-    house: House, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A client that comes, one whose rights change, one that goes; a broken file, and none."""
-    house.patch.setattr("runtime.http.guard.guards._CHECK_SECONDS", 0.0)
-    client = house.serve(tokens=house.tokens())
-
-    def told() -> list[int]:
-        asked = [("GET", "/v2"), ("POST", "/predict/m")]
-        answers = [client.ask(*e, BODY, bearer(t)).status for t in (ALICE, BOB) for e in asked]
-        return [*answers, client.post("/predict/m", BODY, bearer("c" * 20)).status]
-
-    assert told() == [200, 200, 403, 200, 401]
-    house.tokens(f"alice {ALICE} read\ncarol {'c' * 20}\n")
-    assert told() == [200, 403, 401, 401, 200]
-    house.tokens("")  # as an editor leaves it for a moment
-    assert told() == [200, 403, 401, 401, 200], "the former tokens stay valid"
-    house.tokens(f"alice {ALICE}\nbob short\n")
-    assert told() == [200, 403, 401, 401, 200], "the former tokens stay valid"
-    (house.place / "tokens").unlink()
-    assert told() == [200, 403, 401, 401, 200]
-    said = [each for each in caplog.messages if "former tokens stay valid" in each]
-    assert len(said) == 3, "once for each problem"
-    assert "16 characters or more" in said[1]
-    house.tokens()
-    assert told() == [200, 200, 403, 200, 401]
 
 
 # --- parts of the caller's own --------------------------------------------------------------------

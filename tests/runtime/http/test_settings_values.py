@@ -37,6 +37,7 @@ WRONG: list[tuple[str, Any]] = [
     *((each.name, 1e300) for each in fields(ServerSettings) if each.type == "float"),
     *((each.name, 1 << 80) for each in fields(ServerSettings) if each.type == "int"),
     *(("host", value) for value in ("", None)),
+    *(("unix_mode", value) for value in ("", "66", "668", "0600", 600, None)),
     *(
         ("tenant_header", value)
         for value in (
@@ -81,6 +82,7 @@ WRONG_TEXTS = [
     *((each.name, "1") for each in fields(ServerSettings) if each.type == "bool"),
     *(("port", "65536"), ("batch_rows", "0"), ("trace_stages", "2"), ("idle_seconds", "inf")),
     *(("max_body", "0"), ("max_header", "0"), ("max_connections", "0"), ("write_seconds", "0")),
+    *(("unix_mode", ""), ("unix_mode", "999")),
     *(("tenant_header", ""), ("tenant_header", "x\r\ny"), ("tenant_header", "Cookie")),
 ]
 

@@ -115,7 +115,7 @@ def test_stages_are_spans_and_answers_stay_the_same(spans: InMemorySpanExporter)
                 assert one.status == 200
             if not stages:
                 spans.clear()
-        count = len(runtime.endpoints.find("iris").plan.stages)  # type: ignore[union-attr]  # it is there
+        count = len(runtime.endpoints.find("iris").plan.program.stages)  # type: ignore[union-attr]  # it is there
     assert answers[0] == answers[1]
     found = named(spans)
     plan = found["plan iris@1"]
@@ -208,7 +208,7 @@ def test_stages_one_by_one_answer_what_the_plan_answers() -> None:
     assert answers.keys() == whole.keys()
     for name, value in whole.items():
         np.testing.assert_array_equal(answers[name], value)
-    assert [span.stage for span in spans] == list(plan.stages)
+    assert [span.stage for span in spans] == list(plan.program.stages)
     moments = [moment for span in spans for moment in (span.began, span.ended)]
     assert moments == sorted(moments)
 

@@ -63,11 +63,6 @@ def problem(case: Any, prepare: Any) -> str:
     return ""
 
 
-def ours(*, compiled: bool) -> Any:
-    """Our backend, as a function from a model to a function of arrays."""
-    return lambda model: backend.prepare(model, compiled=compiled).run
-
-
 def theirs(model: Any) -> Any:
     """onnxruntime, likewise."""
     options = onnxruntime.SessionOptions()
@@ -85,7 +80,10 @@ OLDER = {"test_not_2d", "test_not_3d", "test_not_4d"}
 
 def failures(chosen: dict[str, Any], *, compiled: bool) -> dict[str, str]:
     """Cases that onnxruntime passes and we do not."""
-    found = {name: problem(case, ours(compiled=compiled)) for name, case in chosen.items()}
+    found = {
+        name: problem(case, lambda model: backend.prepare(model, compiled=compiled).run)
+        for name, case in chosen.items()
+    }
     return {
         name: said
         for name, said in found.items()
@@ -202,9 +200,6 @@ def test_an_operator_of_another_set_runs_in_its_newest_version() -> None:
     a = np.array([[0.0, 1.0]], np.float32)
     np.testing.assert_array_equal(backend.run_node(binary, a)[0], [[0, 1]])
     labels = helper.make_node(
-        *("LabelEncoder", ["a"], ["c"]),
-        domain="ai.onnx.ml",
-        keys_int64s=[1],
-        values_int64s=[7],
+        *("LabelEncoder", ["a"], ["c"]), domain="ai.onnx.ml", keys_int64s=[1], values_int64s=[7]
     )
     np.testing.assert_array_equal(backend.run_node(labels, np.array([1, 2]))[0], [7, -1])

@@ -116,7 +116,7 @@ def test_they_answer_the_same(name: str) -> None:
     theirs = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     ours = InferenceSession(data, native_only=True)
     names = [item.name for item in ours.get_inputs()]
-    assert all(stage.kind != "python" for stage in ours.plan.stages[:-1])
+    assert all(stage.kind != "python" for stage in ours.plan.program.stages[:-1])
     assert type(ours._short).__name__ == "builtin_function_or_method"
     with Runtime(executors=2) as runtime:
         runtime.register("model", flour.from_onnx(data))

@@ -38,7 +38,7 @@ TARGETS = {
     "three": THREE,
     "words": np.array(["no", "yes"])[TWO],
 }
-#: How far apart numbers may be, as a part of the largest of an output: docs/18-onnx.md.
+#: How far apart numbers may be, as a part of the largest of an output: docs/reference/onnx.md.
 WITHIN = 2e-6
 
 ESTIMATORS = {kind.__name__: kind for kind in build_sklearn_operator_name_map()}
@@ -100,7 +100,7 @@ OPSETS = {"KNNImputer": 18}
 
 
 def excused(name: str, options: dict[str, Any], feed: str) -> str:
-    """Why onnxruntime's answer for this feed is not ours; docs/19-onnxruntime.md has these."""
+    """Why onnxruntime's answer for this feed is not ours: docs/reference/onnxruntime.md."""
     if options.get("optim") == "cdist" and (feed == "mixed" or feed.endswith("inf")):
         return "CDist takes infinity from infinity"
     if name in ("Normalizer", "TfidfTransformer") and feed == "huge":

@@ -221,7 +221,7 @@ def test_answers_belong_to_the_caller_alone() -> None:
 def test_a_gate_orders_and_shapes_answers() -> None:
     """What becomes of an answer is the session's to say; what goes wrong goes the long way."""
     session = InferenceSession(classifier([0, 1], zipmap=False))
-    entry = session.plan.column_entry({"X": COLUMN}, lambda _: None)
+    entry = session.plan.code.column_entry({"X": COLUMN}, lambda _: None)
     feed = {"X": np.tile(X, (2, 1))}  # longer than the answers that are kept to be used again
     assert isinstance(entry, BuiltinFunctionType)
     label, probabilities = session.run(None, feed)
@@ -327,7 +327,7 @@ def test_what_is_no_document_is_refused(wrong: list[Any]) -> None:
 def test_what_is_mostly_black_is_left_to_onnxruntime_as_a_whole() -> None:
     data = black_in_the_middle().SerializeToString()
     ours, theirs = both(data)
-    (stage,) = ours.plan.stages
+    (stage,) = ours.plan.program.stages
     assert stage.kind == "python"
     assert "onnxruntime (black)" in explain(ours.plan)
     for rows in (X, X[:1]):
@@ -477,7 +477,7 @@ def test_a_session_answers_while_its_code_is_compiled(
             want, got = theirs.run(names, {"X": X}), ours.run(names, {"X": X})
             for one, other in zip(want, got, strict=True):
                 np.testing.assert_allclose(other, one, rtol=1e-5)
-        assert ours.plan.tier == 0
+        assert ours.plan.code.tier == 0
     finally:
         go_on.set()
     ours.plan.wait(30)

@@ -34,7 +34,7 @@ session = InferenceSession(sys.argv[1])
 answers = [one.tolist() for one in session.run(None, {"X": np.load(sys.argv[2])})]
 about = [list(map(list, each)) for each in (session.get_inputs(), session.get_outputs())]
 there = sorted({"onnx", "llvmlite.binding", "numba"} & set(sys.modules))
-print(json.dumps([about, answers, there, session.plan.unfolded]))
+print(json.dumps([about, answers, there, session.plan.program.in_memory]))
 assert session.program.flow.digest == session.plan.flow.digest  # imported when it is looked at
 """
 
@@ -124,7 +124,7 @@ def test_the_next_session_is_the_same(data: bytes, every: NDArray[Any]) -> None:
     assert not isinstance(first._program, StoredModel)
     again = InferenceSession(data)
     assert isinstance(again._program, StoredModel)
-    assert not again.plan.unfolded
+    assert not again.plan.program.in_memory
     for rows in (every, every[:1]):
         for one, other in zip(
             first.run(None, {"X": rows}), again.run(None, {"X": rows}), strict=True
@@ -139,13 +139,11 @@ def test_the_next_session_is_the_same(data: bytes, every: NDArray[Any]) -> None:
     assert (first.get_inputs(), first.get_outputs()) == (again.get_inputs(), again.get_outputs())
     assert again.get_modelmeta() == first.get_modelmeta()
     assert again.program.flow.digest == again.plan.flow.digest == first.plan.flow.digest
-    assert again.plan.stage_kinds == first.plan.stage_kinds
+    assert again.plan.program.stage_kinds == first.plan.program.stage_kinds
 
 
 @pytest.mark.once
-def test_the_next_process_imports_neither_the_model_nor_a_compiler(
-    tmp_path: Path,
-) -> None:
+def test_the_next_process_imports_neither_the_model_nor_a_compiler(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").write_bytes(boosted(1))
     np.save(tmp_path / "rows.npy", ROWS)
     files = str(tmp_path / "a.onnx"), str(tmp_path / "rows.npy")

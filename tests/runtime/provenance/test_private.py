@@ -125,10 +125,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 
 
 def test_a_planted_value_is_found_nowhere(
-    runtime: Runtime,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    spans: InMemorySpanExporter,
+    runtime: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture, spans: InMemorySpanExporter
 ) -> None:
     caplog.set_level(logging.DEBUG)
     ring, failed, answered = Ring(), 0, 0

@@ -49,13 +49,6 @@ class Search:
         self.add(f"{words}", said.out + said.err)
         return code
 
-    def files(self) -> None:
-        """Every file but those that hold models, and rows that a user has written."""
-        for path in self.root.rglob("*"):
-            holds = path.suffix in _HOLDERS and not path.name.startswith("verify")
-            if path.is_file() and not holds and "plans" not in path.parts:
-                self.add(str(path), path.read_bytes())
-
     def told(self) -> dict[str, list[str]]:
         every = [each for some in planted.TRAINED.values() for each in some]
         return planted.found(self.texts, (*every, *planted.ASKED))
@@ -290,7 +283,11 @@ def everything(
         write(tmp_path)
         commands(search)
         served(search, monkeypatch)
-        search.files()
+        # Every file but those that hold models, and rows that a user has written.
+        for path in search.root.rglob("*"):
+            holds = path.suffix in _HOLDERS and not path.name.startswith("verify")
+            if path.is_file() and not holds and "plans" not in path.parts:
+                search.add(str(path), path.read_bytes())
         search.add("log", caplog.text)
         said = capsys.readouterr()
         search.add("streams", said.out + said.err)

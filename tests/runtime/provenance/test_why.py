@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import flour
+import oven
 from flour import Flow
 from flour.core.errors import InputError, ParameterError
 from flour.core.sparse import Sparse
@@ -385,14 +387,76 @@ def test_a_full_disk_is_said_once_and_answers_go_on(
         keeper = runtime.keep("m", tmp_path)
         with monkeypatch.context() as patched:
             patched.setattr(AnswerLog, "_write", _no_room)
-            for _ in range(4):
-                lost = id_of(runtime.predict("m", ROWS[0]))
+            lost = id_of(runtime.predict("m", ROWS[0]))
+            for _ in range(4):  # each turn one call tries the disk again, under no id
                 keeper.flush()
+                assert {id_of(runtime.predict("m", ROWS[0])) for _ in range(3)} == {None}
         assert keeper.failed == 4
-        assert caplog.text.count("answers cannot be written: No space left on device") == 3
+        assert keeper.dropped == 8
+        assert caplog.text.count("answers of m cannot be written: No space left on device") == 3
+        keeper.flush()
         with pytest.raises(UnknownEndpoint):
             runtime.why(lost)
         assert runtime.why(id_of(runtime.predict("m", ROWS[0]))).agrees()
+
+
+def test_a_full_disk_ends_an_erasure_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be written anew stays as it was, under the ids that it had."""
+    with Runtime(executors=1) as runtime:
+        runtime.register("m", text_scored(2.0), background=False)
+        keeper = runtime.keep("m", tmp_path, subject="customer")
+        rows = [{"customer": f"c{number % 3}", "amount": float(number)} for number in range(12)]
+        kept = {id_of(runtime.predict("m", row)): row for row in rows}
+        keeper.flush()
+        with monkeypatch.context() as patched:
+            patched.setattr("runtime.provenance.log.write_file", _no_room)
+            with pytest.raises(BadCall, match="not all answers of this subject"):
+                keeper.erase("c1")
+        assert {each: runtime.why(each).inputs for each in kept} == kept
+        assert keeper.erase("c1") == 4
+        assert len(keeper) == 8
+
+
+def test_damaged_facts_about_a_plan_are_named(tmp_path: Path) -> None:
+    with Runtime(executors=1) as runtime:
+        runtime.register("m", scored(1), background=False)
+        with runtime.keep("m", tmp_path):
+            why = runtime.why(id_of(runtime.predict("m", ROWS[0])))
+            (facts,) = tmp_path.glob("plans/*.json")
+            facts.write_text("{", encoding="utf-8")
+            with pytest.raises(LostPlan, match="damaged"):
+                why.lineage()
+
+
+def test_zeros_at_the_end_of_a_file_are_no_records(tmp_path: Path) -> None:
+    """A power cut leaves them, and eight of them are a length of 0 with its checksum."""
+    with Runtime(executors=1) as runtime:
+        runtime.register("m", scored(1), background=False)
+        with runtime.keep("m", tmp_path):
+            kept = id_of(runtime.predict("m", ROWS[0]))
+        (written,) = tmp_path.glob("answers-*.log")
+        with written.open("ab") as file:
+            file.write(bytes(4096))
+        with runtime.keep("m", tmp_path):
+            later = id_of(runtime.predict("m", ROWS[1]))
+            assert runtime.why(kept).agrees()
+            assert runtime.why(later).agrees()
+
+
+def test_answers_of_the_definitions_agree_once_code_is_there(tmp_path: Path) -> None:
+    rows, weights = np.random.default_rng(5).normal(size=(2, 60, 64))
+    program = flour.outputs(score=flour.vector("x", 64).linear_regressor(weights[0], 0.1))
+    compiling = threading.Event()
+    with ThreadPoolExecutor(1) as thread, Runtime(executors=1) as runtime:
+        thread.submit(compiling.wait, 60.0)
+        runtime.register("m", oven.bake(program, background=thread))
+        with runtime.keep("m", tmp_path):
+            kept = [id_of(runtime.predict("m", row)) for row in rows]
+            compiling.set()
+            runtime.wait()
+            assert all(runtime.why(each).agrees() for each in kept)
 
 
 def _no_room(*_: object) -> None:
@@ -483,3 +547,42 @@ def test_a_lineage_has_three_forms(tmp_path: Path) -> None:
             why = runtime.why(id_of(runtime.predict("f", {"amount": 17.0})))
         with pytest.raises(ParameterError, match="no such form"):
             why.lineage("pdf")
+
+
+@pytest.mark.parametrize("change", ["upgrade", "replace", "unregister"])
+def test_blocks_of_one_call_are_of_one_version(tmp_path: Path, change: str) -> None:
+    """Keeping answers changes nothing of which version gives them."""
+    with Runtime(executors=1) as runtime:
+        runtime.register("f", scored(1), background=False)
+        with runtime.keep("f", tmp_path):
+            blocks = runtime.predict_batch("f", [ROWS] * 12)
+            first = next(blocks)
+            if change == "unregister":
+                runtime.unregister("f")
+            else:
+                version = 1 if change == "replace" else 2
+                runtime.register("f", scored(2), version, replace=True, background=False)
+            for each in blocks:
+                np.testing.assert_array_equal(each["score"], first["score"])
+
+
+def test_a_folder_that_lost_its_salt_is_refused_where_answers_are_erased(tmp_path: Path) -> None:
+    """With another salt no answer that is there would be found by its subject."""
+    row = {"customer": "ann", "amount": 1.0}
+    for damage in (Path.unlink, lambda salt: salt.write_bytes(b"")):
+        folder = tmp_path / getattr(damage, "__name__", "cut").strip("<>")
+        with Runtime(executors=1) as runtime:
+            runtime.register("m", text_scored(2.0), background=False)
+            runtime.keep("m", folder, subject="customer").close()
+            runtime.keep("m", folder, subject="customer").close()  # an empty folder is no loss
+            with runtime.keep("m", folder, subject="customer"):
+                kept = id_of(runtime.predict("m", row))
+            salt = (folder / "salt").read_bytes()
+            damage(folder / "salt")
+            runtime.keep("m", folder).close()  # without a subject, which makes no other salt
+            with pytest.raises(BadCall, match="salt"):
+                runtime.keep("m", folder, subject="customer")
+            (folder / "salt").write_bytes(salt)
+            with runtime.keep("m", folder, subject="customer") as keeper:
+                assert runtime.why(kept).agrees()
+                assert keeper.erase("ann") == 1

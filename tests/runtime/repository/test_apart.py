@@ -16,7 +16,7 @@ import pytest
 
 from runtime import Runtime
 from runtime.repository import Repository, isolated_import, preparing
-from runtime.repository.listing import Model, without_directories
+from runtime.repository.listing import FolderModel, without_directories
 from runtime.repository.staging import Staging
 from tests.house import until
 from tests.runtime.repository.folders import WIDTH, X, age, fil, lgb, mlserver, save_plan, xgb
@@ -95,7 +95,9 @@ def test_one_that_takes_too_long_is_given_up(
 ) -> None:
     prepare = isolated_import.IsolatedImporter.prepare
 
-    def limited(self: isolated_import.IsolatedImporter, model: Model, known: Path | None) -> Path:
+    def limited(
+        self: isolated_import.IsolatedImporter, model: FolderModel, known: Path | None
+    ) -> Path:
         """What is quick may meet with a busy machine."""
         self._limit = 0.5 if model.name == "slow" else 600.0
         return prepare(self, model, known)

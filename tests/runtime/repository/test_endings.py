@@ -256,6 +256,23 @@ def test_a_folder_that_cannot_be_written_stops_no_answer(
         assert tops(runtime) == {2.0}
 
 
+def test_an_abort_outlives_a_full_disk_and_unloading(folder: Path) -> None:
+    """A load does not go on with a rollout whose end could not be written down."""
+    with served(folder) as (runtime, repository):
+        made = begun(runtime)
+        with full():
+            with pytest.raises(BadRegistration, match="cannot be written down"):
+                made.abort("by hand")
+            repository.unload("m")
+            with suppress(FlourError):
+                repository.load("m")
+            repository.poll()
+        repository.poll()
+        until(lambda: repository.poll() == () and runtime.rollout("m").state == "aborted", "", 10)
+        assert runtime.rollout("m").reason == "by hand"
+        assert tops(runtime) == {1.0}
+
+
 # --- unloading -----------------------------------------------------------------------------------
 
 

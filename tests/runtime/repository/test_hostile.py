@@ -13,7 +13,8 @@ import pytest
 
 from runtime import Runtime
 from runtime.repository import Repository, RepositoryError
-from runtime.repository.files import natural
+from runtime.repository.errors import UnsafePath
+from runtime.repository.files import Folder, natural
 from tests.runtime.repository.folders import WIDTH, save_plan
 
 
@@ -45,9 +46,12 @@ def test_links_stay_inside(tmp_path: Path, runtime: Runtime) -> None:
     save_plan(folder / "kept" / "data" / "m.pretzel", 3.0)
     (folder / "file.pretzel").symlink_to(tmp_path / "outside.pretzel")
     (folder / "place").symlink_to(tmp_path / "out")
+    save_plan(folder / "versions" / "1" / "m.pretzel", 1.0)
+    (folder / "versions" / "2").symlink_to(tmp_path / "out" / "1")
     (folder / "dead.pretzel").symlink_to(tmp_path / "nothing")
     (folder / "inside.pretzel").symlink_to(folder / "kept" / "data" / "m.pretzel")
     found = states(folder, runtime)
+    assert "leads out" in found["versions"][1]
     assert found["inside"][0] == found["kept"][0] == "READY"
     assert runtime.predict("inside", np.zeros(WIDTH))["top"] == 3.0
     assert "leads out" in found["file"][1]
@@ -77,6 +81,8 @@ def test_what_is_no_file(tmp_path: Path, runtime: Runtime) -> None:
     found = states(tmp_path, runtime)
     assert found["good"][0] == "READY"
     assert {name for name, (state, _) in found.items() if state == "READY"} == {"good"}
+    with pytest.raises(UnsafePath, match="not a regular file"):  # a file when it was found
+        Folder(tmp_path).read(tmp_path / "folder.pretzel")
 
 
 def test_files_beyond_the_limit(tmp_path: Path, runtime: Runtime) -> None:

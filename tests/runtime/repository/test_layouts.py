@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import pickle
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,13 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from runtime import Runtime
-from runtime.repository import Repository
+from runtime.repository import Repository, formats
+from runtime.repository.errors import UnsupportedModel
+from runtime.repository.files import Folder
 from tests.runtime.repository.folders import THREE, TWO, X, fil, lgb, mlserver, save_plan, xgb
 
 
@@ -218,9 +224,7 @@ def test_mlserver_answers_as_lightgbm_does(tmp_path: Path, runtime: Runtime, kin
     assert made.ndim == 2
 
 
-def test_mlserver_answers_as_sklearn_does_where_pickles_are_trusted(
-    tmp_path: Path, runtime: Runtime
-) -> None:
+def test_mlserver_answers_as_sklearn_does(tmp_path: Path, runtime: Runtime) -> None:
     rows = np.nan_to_num(X.astype(np.float64))
     names = np.array(["no", "yes"])[TWO]
     for name, model in (
@@ -229,10 +233,7 @@ def test_mlserver_answers_as_sklearn_does_where_pickles_are_trusted(
     ):
         mlserver(tmp_path / name, "mlserver_sklearn.SKLearnModel")
         joblib.dump(model, tmp_path / name / "model.joblib")
-    refused = loaded(tmp_path, Runtime())
-    assert {line.state for line in refused.index()} == {"UNAVAILABLE"}
-    assert all("pickle" in line.reason for line in refused.index())
-    loaded(tmp_path, runtime, trust_pickle=True)
+    loaded(tmp_path, runtime)
     labels = runtime.predict("labels", rows)
     model = LogisticRegression().fit(rows, names)
     assert labels["predict"].reshape(-1).tolist() == model.predict(rows).tolist()
@@ -336,19 +337,73 @@ def test_compressed_pickles_are_models(tmp_path: Path, runtime: Runtime, ending:
         else:
             path.write_bytes(pack.compress(pickle.dumps(model)))
     (tmp_path / "a@3.notes.toml").write_text("cache_bytes = 4096\n")
-    repository = loaded(tmp_path, runtime, trust_pickle=True)
+    repository = loaded(tmp_path, runtime)
     states = {(line.name, line.version): line.state for line in repository.index()}
     assert states == {("a", "3"): "READY", ("b", "1"): "READY"}
     rows = np.nan_to_num(X)
     assert (runtime.predict("a", rows)["label"] == model.predict(rows)).all()
 
 
-def test_compressed_pickles_need_trust_as_others(tmp_path: Path, runtime: Runtime) -> None:
-    joblib.dump(LogisticRegression().fit(np.nan_to_num(X), TWO), tmp_path / "m.pkl.gz", compress=3)
-    assert "pickle, which runs code" in reason(loaded(tmp_path, runtime))
+def test_steps_that_stay_python_are_refused_by_name(tmp_path: Path, runtime: Runtime) -> None:
+    model = make_pipeline(FunctionTransformer(np.nan_to_num), LogisticRegression()).fit(X, TWO)
+    joblib.dump(model, tmp_path / "m.pkl.gz", compress=3)
+    told = reason(loaded(tmp_path, runtime))
+    assert "step 'functiontransformer'" in told
+    assert "numpy.nan_to_num" in told
 
 
-@pytest.mark.parametrize("name", ["m.cbm", "m.h5", "m.onnx.gz", "m.ubj.xz", "m.SAV"])
+@pytest.mark.parametrize(
+    ("name", "advice"), [("m.pmml", "exported from"), ("m.mojo", "convert_h2o")]
+)
+def test_models_without_an_importer_are_refused_with_advice(
+    tmp_path: Path, runtime: Runtime, name: str, advice: str
+) -> None:
+    (tmp_path / name).write_bytes(b"x")
+    assert advice in reason(loaded(tmp_path, runtime))
+
+
+def archived(*names: str) -> bytes:
+    """An archive of files of these names."""
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"x")
+    return raw.getvalue()
+
+
+PMML = b'<?xml version="1.0"?>\n<PMML xmlns="http://www.dmg.org/PMML-4_4" version="4.4"><Header/>'
+FOREIGN = {
+    "PMML": (PMML, "exported from"),
+    "MOJO": (archived("experimental/x.json", "model.ini", "trees/t00_000.bin"), "convert_h2o"),
+    "Keras": (archived("metadata.json", "config.json", "model.weights.h5"), "format='onnx'"),
+    "HDF5": (b"\x89HDF\r\n\x1a\n\0\0", "from_keras"),
+    "PyTorch": (archived("m/data.pkl", "m/version", "m/data/0"), "torch.onnx.export"),
+    "of PyTorch": (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", "torch.onnx"),
+    "Core ML": (b"\x08\x04\x12\xb5\x01\n\x08\n\x01a", "converted from"),
+}
+
+
+@pytest.mark.parametrize("name", ["m.pkl", "m.joblib", "m.json", "m.model", "m.bin", "m.skops"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_formats_without_an_importer_are_told_by_what_is_in_a_file(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    raw, advice = FOREIGN[kind]
+    (tmp_path / name).write_bytes(raw)
+    with pytest.raises(UnsupportedModel, match=rf"this is .*{kind}") as caught:
+        formats.of(Folder(tmp_path), tmp_path / name)
+    assert advice in (caught.value.hint or "")
+
+
+def test_what_has_an_importer_is_not_taken_for_another_format(tmp_path: Path) -> None:
+    joblib.dump(LinearRegression(), tmp_path / "m.pkl")
+    (tmp_path / "m.skops").write_bytes(archived("schema.json", "1.npy"))
+    (tmp_path / "m.onnx").write_bytes(b"\x08\x07\x12\x08\nskl2onnx")
+    for name, form in (("m.pkl", "sklearn"), ("m.skops", "skops"), ("m.onnx", "onnx")):
+        assert formats.of(Folder(tmp_path), tmp_path / name) == form
+
+
+@pytest.mark.parametrize("name", ["m.mojo", "m.h5", "m.onnx.gz", "m.ubj.xz", "m.SAV"])
 def test_models_that_cannot_be_read_are_told_of(
     tmp_path: Path, runtime: Runtime, name: str
 ) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 import oven
 import runtime.bulk as pretzel
+from flour.core.errors import ImportRefused
 from runtime import Runtime
 from runtime.repository import Repository
-from runtime.repository.errors import UnsupportedModel, Untrusted
+from runtime.repository.errors import UnsupportedModel
 from runtime.repository.mlflow_folder import flavours, model_file
 from tests.runtime.cli.conftest import Pretzel
 from tests.runtime.cli.conftest import pretzel as command_fixture
@@ -80,5 +81,5 @@ def test_what_cannot_be_imported_is_told(folder: Path) -> None:
         model_file(folder)
     about.write_text("flavors:\n  sklearn:\n    pickled_model: model.pkl\n", "utf-8")
     (folder / "model.pkl").touch()
-    with pytest.raises(Untrusted):
+    with pytest.raises(ImportRefused, match="the file is empty"):
         pretzel.mlflow.import_model(folder)

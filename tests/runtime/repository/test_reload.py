@@ -11,11 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
+import flour
+import oven
 from objectstore import FileStore
 from runtime import Runtime
 from runtime.errors import UnknownEndpoint
-from runtime.repository import Event, Repository, RepositoryError
+from runtime.repository import FolderEvent, Repository, RepositoryError
 from scheduler import SimulatedClock
 from tests.runtime.repository.folders import WIDTH, X, age, fil, lgb, save_plan, xgb
 
@@ -32,7 +35,7 @@ def offset(runtime: Runtime, address: str = "a") -> float:
     return float(runtime.predict(address, ROW)["top"])
 
 
-def kinds(events: tuple[Event, ...]) -> list[tuple[str, str, str]]:
+def kinds(events: tuple[FolderEvent, ...]) -> list[tuple[str, str, str]]:
     return [(event.kind, event.name, event.version) for event in events]
 
 
@@ -49,6 +52,22 @@ def test_a_file_from_the_future_is_quiet_by_our_clock(tmp_path: Path, runtime: R
         now.advance(0.2)
         assert kinds(repository.poll()) == [(found, "a", "1")]
         assert offset(runtime) == turn
+
+
+def test_a_copy_that_keeps_its_time_is_followed(tmp_path: Path, runtime: Runtime) -> None:
+    """`cp -p` and rsync write into a file and set its time; builds may all have one time."""
+    repository, path = Repository(tmp_path, runtime, quiet_seconds=0), tmp_path / "a.pretzel"
+    save_plan(path, 1.0)
+    age(path)
+    repository.poll()
+    before = path.stat()
+    save_plan(tmp_path / "b.other", 2.0)
+    with path.open("r+b") as file:
+        file.write((tmp_path / "b.other").read_bytes())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert kinds(repository.poll()) == [("replaced", "a", "1")]
+    assert offset(runtime) == 2.0
 
 
 def test_new_changed_and_removed_versions(tmp_path: Path, runtime: Runtime) -> None:
@@ -84,6 +103,25 @@ def test_what_is_touched_is_not_loaded_again(tmp_path: Path, runtime: Runtime) -
     assert repository.poll() == ()
     assert repository.load("a") == ()
     assert runtime.stats().versions == before
+
+
+def test_a_plan_that_is_damaged_deep_inside_never_replaces_a_good_one(
+    tmp_path: Path, runtime: Runtime
+) -> None:
+    """A row reads only some parameters; the others would be missed by blocks later."""
+    save_plan(tmp_path / "a.pretzel", 1.0)
+    repository = Repository(tmp_path, runtime, quiet_seconds=0.0)
+    repository.load_all()
+    rows = np.random.default_rng(0).normal(size=(300, 5))
+    forest = RandomForestClassifier(20, random_state=0).fit(rows, rows[:, 0] > 0)
+    oven.bake(flour.from_sklearn(forest)).save(tmp_path / "new")
+    raw = bytearray((tmp_path / "new").read_bytes())
+    raw[len(raw) // 2 : len(raw) // 2 + 50] = bytes(50)
+    (tmp_path / "new").unlink()
+    (tmp_path / "a.pretzel").write_bytes(raw)
+    (event,) = repository.poll()
+    assert event.kind == "refused"
+    assert offset(runtime) == 1.0
 
 
 def test_removed_models_can_stay(tmp_path: Path, runtime: Runtime) -> None:
@@ -277,16 +315,16 @@ def test_a_thread_follows_the_folder(tmp_path: Path, runtime: Runtime) -> None:
 def test_following_goes_on_after_whatever_happens(
     tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Event] = []
+    told: list[FolderEvent] = []
     came = threading.Event()
 
-    def tell(event: Event) -> None:
+    def tell(event: FolderEvent) -> None:
         told.append(event)
         came.set()
 
     whole, bad = Repository.poll, [RuntimeError("a bug")] * 3
 
-    def poll(repository: Repository) -> tuple[Event, ...]:
+    def poll(repository: Repository) -> tuple[FolderEvent, ...]:
         if bad:
             raise bad.pop()
         return whole(repository)

@@ -14,7 +14,7 @@ import pytest
 
 from runtime import Runtime
 from runtime.errors import BadCall, BadRegistration, UnknownEndpoint
-from runtime.repository.repository import Event, Repository
+from runtime.repository.repository import FolderEvent, Repository
 from runtime.routing.history import extended
 from runtime.routing.route import Route
 from runtime.routing.written import as_toml, from_toml
@@ -50,7 +50,7 @@ def runtime() -> Iterator[Runtime]:
         yield made
 
 
-def loaded(folder: Path, runtime: Runtime) -> tuple[Repository, tuple[Event, ...]]:
+def loaded(folder: Path, runtime: Runtime) -> tuple[Repository, tuple[FolderEvent, ...]]:
     repository = Repository(folder, runtime, quiet_seconds=0)
     return repository, repository.load_all()
 

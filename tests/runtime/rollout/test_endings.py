@@ -17,14 +17,10 @@ from tests.runtime.rollout.test_rollout import ROW, Clock, ask, begun, register
 def runtime() -> Iterator[Runtime]:
     with Runtime() as made:
         register(made)
-        runtime_has_three(made)
+        plan = made.endpoints.find("m@1").plan
+        assert plan is not None
+        made.register("m", plan, 3, activate=False, background=False)
         yield made
-
-
-def runtime_has_three(runtime: Runtime) -> None:
-    plan = runtime.endpoints.find("m@1").plan
-    assert plan is not None
-    runtime.register("m", plan, 3, activate=False, background=False)
 
 
 def promoting(runtime: Runtime, clock: Clock) -> Rollout:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.rollout import REPORTERS, Evidence, Tally
+from runtime.rollout import REPORTERS, Evidence, OutcomeCounts
 
 OWNERS = ("m@1", "m@2")
 COUNTED: dict[str, Any] = {
@@ -19,8 +19,8 @@ COUNTED: dict[str, Any] = {
 }
 
 
-def tally(**more: Any) -> Tally:
-    return Tally(COUNTED | more, lambda: (0, 0))
+def tally(**more: Any) -> OutcomeCounts:
+    return OutcomeCounts(COUNTED | more, lambda: (0, 0))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -76,7 +76,7 @@ def test_a_value_counts_where_it_is_new_to_all_that_remember_the_request() -> No
 
 def test_agreement_goes_on_where_a_comparison_began_anew() -> None:
     compared = [(0, 0)]
-    one = Tally(COUNTED | {"agreement": True}, lambda: compared[-1])
+    one = OutcomeCounts(COUNTED | {"agreement": True}, lambda: compared[-1])
     found = []
     for counts in ((3, 4), (5, 8), (1, 2)):
         compared.append(counts)

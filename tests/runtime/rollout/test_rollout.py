@@ -85,7 +85,7 @@ def test_steps_are_taken_and_the_challenger_promoted(runtime: Runtime, clock: Cl
     assert [each.action for each in runtime.routes.history("m")] == [
         *("route", "rollout", "rollout", "rollout", "promote")
     ]
-    runtime.rollback("m")  # as docs/66-experiments.md says: to the last step, not to before
+    runtime.rollback("m")  # as docs/reference/experiments.md says: to the last step, not to before
     assert dict(runtime.routes.history("m")[-1].route.split) == {"m@2": 100.0}
     runtime.promote("m", "m@1")
     assert runtime.routes.history("m")[-1].route.is_direct

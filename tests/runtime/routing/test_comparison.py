@@ -12,7 +12,7 @@ import pytest
 import flour
 from runtime import Runtime
 from runtime.errors import BadCall
-from runtime.routing.comparison import SEGMENTS, Compared, Comparison
+from runtime.routing.comparison import SEGMENTS, Comparison, ComparisonCounts
 from runtime.routing.pairs import Pair
 from tests.house import until
 
@@ -83,9 +83,11 @@ def test_counts_of_two_processes_add_up(size: int) -> None:
         found: object = {"s": scores + 0.1 * (number % 2)} if number != 5 else ValueError()
         for each in (parts[number // 4], whole):
             each.add(pair(expected, found))
-    told = [Compared.of_json(json.loads(json.dumps(each.counts().to_json()))) for each in parts]
+    told = [
+        ComparisonCounts.of_json(json.loads(json.dumps(each.counts().to_json()))) for each in parts
+    ]
     for _ in range(3):  # what is told stays as it is
-        both = Compared("x")
+        both = ComparisonCounts("x")
         for counts in told:
             both.take(counts)
         one, other = both.to_dict(), whole.to_dict()

@@ -11,7 +11,7 @@ import pytest
 
 from runtime.errors import BadRegistration
 from runtime.routing.predicate import predicate
-from runtime.routing.sticky import place
+from runtime.routing.route import place
 
 ROW = {"country": "UK", "amount": 150.0, "age": 41, "odd name": 1, "gone": None, "nan": math.nan}
 HEADERS = {"x-beta": "yes"}

@@ -11,7 +11,7 @@ import pytest
 
 from runtime.errors import BadCall, BadRegistration
 from runtime.routing import Route
-from runtime.routing.sticky import PLACES, place
+from runtime.routing.route import PLACES, place
 
 KEYS = 1_000_000
 

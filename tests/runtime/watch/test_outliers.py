@@ -187,10 +187,7 @@ def test_private_columns_are_neither_used_nor_kept() -> None:
         ({"outliers": {"mine": 3}}, "mine"),
         ({"outliers": ("range",), "reference": None}, "rows of the reference"),
         ({"outliers": ("pca",), "reference": {"age": [1.0, 2.0]}}, "two columns"),
-        (
-            {"outliers": ("pca",), "reference": Reference.of({"age": np.arange(9.0)})},
-            "of sketches",
-        ),
+        ({"outliers": ("pca",), "reference": Reference.of({"age": np.arange(9.0)})}, "of sketches"),
     ],
 )
 def test_what_cannot_be_told_is_refused(runtime: Runtime, given: Any, says: str) -> None:

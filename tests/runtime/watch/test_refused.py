@@ -194,8 +194,7 @@ def served(request: pytest.FixtureRequest, program: flour.Flow) -> Iterator[Any]
 
 
 @pytest.mark.parametrize(
-    ("door", "bad"),
-    [*((door, BAD[:1]) for door in HTTP), *((door, BAD[2:]) for door in HTTP[:-1])],
+    ("door", "bad"), [*((door, BAD[:1]) for door in HTTP), *((door, BAD[2:]) for door in HTTP[:-1])]
 )
 def test_http_counts_refused_rows(served: Any, door: Any, bad: list[Any]) -> None:
     runtime, client = served

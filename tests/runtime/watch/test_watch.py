@@ -49,8 +49,7 @@ def frame() -> pd.DataFrame:
 def plan(frame: pd.DataFrame) -> Plan:
     """A pipeline of three columns."""
     columns = make_column_transformer(
-        (StandardScaler(), ["age", "hours"]),
-        (OneHotEncoder(handle_unknown="ignore"), ["city"]),
+        (StandardScaler(), ["age", "hours"]), (OneHotEncoder(handle_unknown="ignore"), ["city"])
     )
     model = make_pipeline(columns, LogisticRegression()).fit(frame, frame["age"] > 40)
     return oven.bake(flour.from_sklearn(model, sample=frame), background=False)
@@ -497,9 +496,7 @@ def test_options_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
         assert runtime.endpoints.find("m").watcher is None
 
 
-def test_an_option_that_there_is_not_is_refused_with_those_that_there_are(
-    runtime: Runtime,
-) -> None:
+def test_an_option_that_there_is_not_is_refused_with_those_that_there_are(runtime: Runtime) -> None:
     with pytest.raises(ParameterError, match="no option 'segmentz'") as refused:
         runtime.watch("fraud", segmentz=("city",))
     assert refused.value.where == "watch('fraud')"

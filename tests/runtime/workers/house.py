@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
@@ -29,12 +29,7 @@ class Served:
     """A running `pretzel serve DIR --workers N`."""
 
     def __init__(
-        self,
-        folder: Path,
-        workers: int,
-        *more: str,
-        before: Sequence[str] = (),
-        **environment: str,
+        self, folder: Path, workers: int, *more: str, before: Sequence[str] = (), **environment: str
     ) -> None:
         command = [
             *before,
@@ -157,7 +152,7 @@ class Askers:
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(count)]
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Askers:
         for thread in self._threads:
             thread.start()
         return self

@@ -42,13 +42,7 @@ def slot(changes: list[bool]) -> WorkerSlot:
         changes.append(made.ready.is_set())
 
     made = WorkerSlot(
-        0,
-        Fleet(),
-        [],
-        {},
-        handle=lambda *_: None,
-        on_event=lambda _: None,
-        on_change=changed,
+        0, Fleet(), [], {}, handle=lambda *_: None, on_event=lambda _: None, on_change=changed
     )
     made.set_ready(ready=True)
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,8 @@ import oven
 from oven.plans import background
 from tests.house import until
 from tests.oven.plans.test_background import unseen
+from tests.runtime.http.certificates import Authority
+from tests.runtime.http.test_unix_socket import ask
 from tests.runtime.repository.folders import age, save_plan
 from tests.runtime.workers.house import ROW, Askers, Served, alive, serving
 
@@ -191,3 +194,44 @@ def test_workers_end_when_the_supervisor_is_killed(folder: Path, tmp_path: Path)
         served.process.kill()
         until(lambda: not any(alive(each) for each in workers), "workers are left behind")
         assert [each for each in tmp_path.iterdir() if each.name.startswith("pretzel")] == []
+
+
+def test_all_renew_their_certificate_on_a_signal(folder: Path, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.server()
+
+    def serials(port: int) -> set[object]:
+        """The certificates that many new connections are shown."""
+        context, found = authority.trusted(), set[object]()
+        for _ in range(12):
+            plain = socket.create_connection(("127.0.0.1", port), 60)
+            with context.wrap_socket(plain, server_hostname="localhost") as secured:
+                found.add((secured.getpeercert() or {}).get("serialNumber"))
+        return found
+
+    more = ("--tls-cert", str(certificate), "--tls-key", str(key))
+    with serving(folder, WORKERS, *more) as served:
+        kept = authority.connection(served.port)
+        first = serials(served.port)
+        kept.request("GET", "/v2")
+        assert (kept.getresponse().read()[:1], len(first)) == (b"{", 1)
+        authority.server()
+        served.process.send_signal(signal.SIGHUP)
+        until(lambda: not serials(served.port) & first, "a worker keeps its certificate")
+        kept.request("GET", "/v2")
+        assert kept.getresponse().status == 200
+        kept.close()
+        assert served.url.startswith("https://")
+
+
+def test_all_answer_at_one_path(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pretzel.sock"
+    with serving(folder, WORKERS, "--unix", str(path)) as served:
+        assert served.url == f"unix:{path}"
+        for process in (*served.workers().values(), None):  # others answer for one that was killed
+            for _ in range(12):
+                assert ask(path, b"GET /v2/models HTTP/1.1\r\nhost: x\r\n\r\n").status == 200
+            if process is not None:
+                os.kill(process, signal.SIGKILL)
+        assert served.stop() == 0
+    assert not path.exists()

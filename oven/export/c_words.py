@@ -1,0 +1,335 @@
+"""The vocabulary of native code in C: helpers in the head of a file, and functions in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from oven.compiler import functions, portable
+from oven.compiler.intrinsics.base import Routine
+from oven.compiler.kinds import (
+    FLOAT32,
+    FLOAT64,
+    INT64,
+    KINDS,
+    NOTHING,
+    Kind,
+    Mismatch,
+    common,
+)
+from oven.export import scalar_words
+from oven.export.c_code import CFunction, CValue, CWord, c_type, converted
+
+Writer = Callable[[CFunction, Sequence[CValue]], CValue]
+
+
+@dataclass(frozen=True)
+class Helper:
+    """A function of the file's head, with arguments of fixed types."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    result: Kind
+
+    def write(self, code: CFunction, arguments: Sequence[CValue]) -> CValue:
+        """Write the call."""
+        given = [
+            converted(value, kind).text for value, kind in zip(arguments, self.kinds, strict=True)
+        ]
+        return CValue(self.result, f"{code.use(self.name)}({', '.join(given)})")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A word whose C follows from its arguments."""
+
+    writer: Writer
+
+    def write(self, code: CFunction, arguments: Sequence[CValue]) -> CValue:
+        """Write the call."""
+        return self.writer(code, arguments)
+
+
+@cache
+def vocabulary() -> Mapping[str, CWord | Routine | int]:
+    """The words that C has."""
+    made: dict[str, CWord | Routine | int] = {
+        name: word
+        for name, word in portable.vocabulary().items()
+        if isinstance(word, Routine | int)
+    }
+    for name in ("permutes128", "bit_masks", "wide_registers"):
+        made[name] = 0
+    made |= {**_memory(), **_numbers(), **_lanes()}
+    made |= {function.__name__: Routine(function) for function in scalar_words.WORDS}
+    return made
+
+
+def _memory() -> dict[str, CWord]:
+    made: dict[str, CWord] = {}
+    for name, kind in KINDS.items():
+        made[f"ld_{name}"] = made[f"ldc_{name}"] = Helper(f"ld_{name}", (INT64, INT64), kind)
+        made[f"st_{name}"] = Helper(f"st_{name}", (INT64, INT64, kind), NOTHING)
+    for name in ("int64", "int32"):
+        made[f"peek_{name}"] = Helper(f"ld_{name}", (INT64, INT64), KINDS[name])
+    made["poke_int64"] = Helper("st_int64", (INT64, INT64, INT64), NOTHING)
+    made["ld_pointer"] = Helper("ld_pointer", (INT64,), INT64)
+    made["stack_words"] = Written(_stack)
+    return made
+
+
+def _stack(code: CFunction, arguments: Sequence[CValue]) -> CValue:
+    (words,) = arguments
+    if words.number is None:
+        raise Mismatch("stack_words takes a number that is known in advance")
+    return CValue(INT64, f"(int64_t)(intptr_t){code.room(words.number)}", 8)
+
+
+def _numbers() -> dict[str, CWord]:
+    made: dict[str, CWord] = {}
+    for name, kind in KINDS.items():
+        made[name] = Written(_to(kind))
+    made |= {"float": made["float64"], "int": Written(_int), "abs": Written(_abs)}
+    made |= {name: Written(_least(name)) for name in ("min", "max")}
+    made |= {name: Written(_libm(name)) for name in ("sqrt", "floor", "ceil", "trunc", "rint")}
+    own = {"exp": functions.EXP, "log": functions.LOG, "tanh": functions.TANH}
+    own |= {"exp_alone": functions.EXP, "log_alone": functions.LOG}
+    made |= {name: Written(_by_width(widths)) for name, widths in own.items()}
+    made |= {name: Written(_in_float64(Routine(each))) for name, each in portable.OWN.items()}
+    for kind in (FLOAT64, FLOAT32):
+        made[f"loose_add_{kind.name}"] = _operation(kind, "+", 6)
+        made[f"loose_mul_{kind.name}"] = _operation(kind, "*", 7)
+    made |= {
+        f"wrap_{name}": Helper(f"wrap_{name}", (INT64, INT64), INT64) for name in ("add", "mul")
+    }
+    made |= {"fused": Written(_fused), "bits": Written(_bits), "of_bits": Written(_of_bits)}
+    made["type_of"] = Written(lambda _, given: converted(given[1], given[0].kind))
+    return made
+
+
+def _lanes() -> dict[str, CWord | Routine | int]:
+    """Vectors of one number."""
+    made: dict[str, CWord | Routine | int] = {}
+    for kind in (FLOAT64, FLOAT32):
+        name = kind.name
+        made[f"lanes_{name}"] = 1
+        made[f"vset_{name}"] = Written(_to(kind))
+        made[f"vld_{name}"] = Helper(f"ld_{name}", (INT64, INT64), kind)
+        made[f"vst_{name}"] = Helper(f"vst_{name}", (INT64, INT64, kind, INT64), NOTHING)
+        made[f"vadd_{name}"] = _operation(kind, "+", 6)
+        made[f"vadd_product_{name}"] = made[f"vadd_product_exact_{name}"] = Written(_add_product)
+    return made
+
+
+def _operation(kind: Kind, sign: str, level: int) -> Written:
+    def write(_: CFunction, arguments: Sequence[CValue]) -> CValue:
+        a, b = (converted(each, kind).at(level) for each in arguments)
+        return CValue(kind, f"{a} {sign} {b}", level)
+
+    return Written(write)
+
+
+def _float(value: CValue) -> CValue:
+    return value if value.kind.is_float else converted(value, FLOAT64)
+
+
+def _int(_: CFunction, arguments: Sequence[CValue]) -> CValue:
+    (value,) = arguments
+    return converted(value, common(value.kind, INT64) if value.kind.is_whole else INT64)
+
+
+def _abs(code: CFunction, arguments: Sequence[CValue]) -> CValue:
+    (value,) = arguments
+    if value.kind.is_float:
+        return _libm("fabs")(code, arguments)
+    number = converted(value, common(value.kind, value.kind))
+    return (
+        CValue(INT64, f"{code.use('abs_int64')}({number.text})") if number.kind.signed else number
+    )
+
+
+def _least(name: str) -> Writer:
+    """Python's `min` and `max`: the first of equal ones, and never a NaN that comes second."""
+
+    def write(code: CFunction, arguments: Sequence[CValue]) -> CValue:
+        made, *rest = arguments
+        for value in rest:
+            kind = value.kind if value.kind == made.kind else common(value.kind, made.kind)
+            sides = ", ".join(converted(side, kind).text for side in (made, value))
+            made = CValue(kind, f"{code.use(f'{name}_{kind.name}')}({sides})")
+        return made
+
+    return write
+
+
+def _libm(name: str) -> Writer:
+    """A function of C whose result is exact, or rounded once, everywhere."""
+
+    def write(_: CFunction, arguments: Sequence[CValue]) -> CValue:
+        value = _float(*arguments)
+        return CValue(value.kind, f"{name}{'f' * (value.kind is FLOAT32)}({value.text})")
+
+    return write
+
+
+def _by_width(widths: Mapping[str, Callable[..., float]]) -> Writer:
+    def write(code: CFunction, arguments: Sequence[CValue]) -> CValue:
+        value = _float(*arguments)
+        return code.routine(Routine(widths[value.kind.name]), [value])
+
+    return write
+
+
+def _to(kind: Kind) -> Writer:
+    return lambda _, arguments: converted(arguments[0], kind)
+
+
+def _in_float64(word: Routine) -> Writer:
+    def write(code: CFunction, arguments: Sequence[CValue]) -> CValue:
+        single = all(value.kind is FLOAT32 for value in arguments)
+        made = code.routine(word, [converted(value, FLOAT64) for value in arguments])
+        return converted(made, FLOAT32) if single else made
+
+    return write
+
+
+def _fused(_: CFunction, arguments: Sequence[CValue]) -> CValue:
+    kind = arguments[2].kind
+    a, b, c = (converted(value, kind) for value in arguments)
+    return CValue(kind, f"{a.at(7)} * {b.at(7)} + {c.at(6)}", 6)
+
+
+def _add_product(_: CFunction, arguments: Sequence[CValue]) -> CValue:
+    total, a, b = arguments
+    return CValue(total.kind, f"{total.at(6)} + {a.at(7)} * {b.at(7)}", 6)
+
+
+def _bits(code: CFunction, arguments: Sequence[CValue]) -> CValue:
+    (value,) = arguments
+    return CValue(INT64, f"{code.use(f'bits_{value.kind.name}')}({value.text})")
+
+
+def _of_bits(code: CFunction, arguments: Sequence[CValue]) -> CValue:
+    like, number = arguments[0].kind, converted(arguments[1], INT64)
+    return CValue(like, f"{code.use(f'of_bits_{like.name}')}({number.text})")
+
+
+# --- the head of a file --------------------------------------------------------------------------
+
+
+def helper(name: str) -> str:
+    """The text of a helper."""
+    word, _, kind = name.partition("_")
+    of = INT64 if name in _HELPERS else KINDS[kind]
+    text = _HELPERS.get(name) or _HELPERS[f"{word}_TYPE"]
+    text = text.replace("_TYPE", f"_{of.name}").replace("TYPE", c_type(of))
+    return text.replace("SIZE", str(max(of.bits, 8) // 8))
+
+
+_C = """\
+TYPE ld_TYPE(int64_t base, int64_t index) {
+    TYPE value;
+    memcpy(&value, (const char *)(intptr_t)(base + SIZE * index), SIZE);
+    return value;
+}
+
+bool ld_bool(int64_t base, int64_t index) {
+    return *((const unsigned char *)(intptr_t)base + index) != 0;
+}
+
+void st_TYPE(int64_t base, int64_t index, TYPE value) {
+    memcpy((char *)(intptr_t)(base + SIZE * index), &value, SIZE);
+}
+
+void st_bool(int64_t base, int64_t index, bool value) {
+    *((unsigned char *)(intptr_t)base + index) = value;
+}
+
+void vst_TYPE(int64_t base, int64_t index, TYPE value, int64_t some) {
+    if (some > 0) memcpy((char *)(intptr_t)(base + SIZE * index), &value, SIZE);
+}
+
+int64_t ld_pointer(int64_t base) {
+    const char *value;
+    memcpy(&value, (const char *)(intptr_t)base, sizeof value);
+    return (int64_t)(intptr_t)value;
+}
+
+TYPE min_TYPE(TYPE a, TYPE b) {
+    return b < a ? b : a;
+}
+
+TYPE max_TYPE(TYPE a, TYPE b) {
+    return b > a ? b : a;
+}
+
+TYPE power_TYPE(TYPE base, int64_t exponent) {
+    TYPE made = 1;
+    for (; exponent > 0; exponent >>= 1) {
+        if (exponent & 1) made = made * base;
+        if (exponent > 1) base = base * base;
+    }
+    return made;
+}
+
+int64_t abs_int64(int64_t a) {
+    return a < 0 ? -a : a;
+}
+
+int64_t wrap_add(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+int64_t wrap_mul(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
+int64_t floor_div(int64_t a, int64_t b) {
+    if (b == 0 || (a == INT64_MIN && b == -1)) return 0;
+    return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
+}
+
+int64_t floor_mod(int64_t a, int64_t b) {
+    if (b == 0 || (a == INT64_MIN && b == -1)) return 0;
+    return a % b != 0 && (a % b < 0) != (b < 0) ? a % b + b : a % b;
+}
+
+uint64_t ufloor_div(uint64_t a, uint64_t b) {
+    return b == 0 ? 0 : a / b;
+}
+
+uint64_t ufloor_mod(uint64_t a, uint64_t b) {
+    return b == 0 ? 0 : a % b;
+}
+
+int64_t bits_float64(double value) {
+    int64_t made;
+    memcpy(&made, &value, 8);
+    return made;
+}
+
+int64_t bits_float32(float value) {
+    int32_t made;
+    memcpy(&made, &value, 4);
+    return made;
+}
+
+double of_bits_float64(int64_t number) {
+    double made;
+    memcpy(&made, &number, 8);
+    return made;
+}
+
+float of_bits_float32(int64_t number) {
+    uint32_t low = (uint32_t)(uint64_t)number;
+    float made;
+    memcpy(&made, &low, 4);
+    return made;
+}
+"""
+#: Each helper by its name, with TYPE and SIZE where it has a form for each type.
+_HELPERS = {
+    text.split("(", 1)[0].rsplit(" ", 1)[1]: f"static inline {text.strip()}\n"
+    for text in _C.split("\n\n")
+}

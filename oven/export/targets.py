@@ -1,0 +1,114 @@
+"""Processors that artefacts are made for, and the linkers that put them together."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from oven.compiler import levels, machine
+from oven.compiler.machine import Aim
+from oven.errors import NotExportable
+
+WASM = "wasm32-unknown-unknown"
+#: Features that every engine of the last years has; the first is left out where the compiler fails.
+_SIMD, _WASM_FEATURES = "+simd128", "+bulk-memory,+nontrapping-fptoint,+sign-ext"
+#: Fits every x86-64 server since 2009.
+_X86 = "x86-64-v2"
+#: A linker or a compiler may take so many seconds.
+SECONDS = 600.0
+
+
+def aim_of(triple: str, level: str = "", *, simd: bool = True) -> Aim:
+    """The processor of this level that code is exported for, or the least of its kind."""
+    kind = levels.architecture(triple)
+    if kind == "wasm32":
+        features = f"{_SIMD},{_WASM_FEATURES}" if simd else _WASM_FEATURES
+        return Aim("generic", features, triple, linked=True)
+    found = levels.named(level or (_X86 if kind == "x86_64" else "aarch64"))
+    if found is None or levels.architecture(found.triple) != kind:
+        raise NotExportable(
+            "shared libraries are made for x86-64 and 64-bit ARM",
+            found=f"{triple} {level}".strip(),
+            hint="--to c has sources for every other processor",
+        )
+    return Aim(found.cpu, found.listed, triple, linked=True)
+
+
+def this_machine() -> str:
+    """The triple of this process."""
+    return machine.host().triple
+
+
+def link_shared(objects: Sequence[Path], made: Path, triple: str) -> None:
+    """Link object code into a shared library that needs nothing but memcpy and its kin.
+
+    It names no library of C, as that of the program has them: glibc, musl, or another.
+    """
+    kind = levels.architecture(triple)
+    own = kind == levels.architecture(this_machine())
+    compiler = "cc" if own else f"{kind}-linux-gnu-gcc"
+    ways = [[compiler, "-shared", "-nostdlib"]] if shutil.which(compiler) else []
+    ways += [[name, "-shared"] for name in _found("ld.lld")]
+    ways += [[*zig, "cc", f"--target={kind}-linux-gnu", "-shared", "-nostdlib"] for zig in _zig()]
+    _run(ways, ["-s", "-o", str(made), *map(str, objects)], "a linker", "apt install gcc or lld")
+
+
+def link_wasm(object_file: Path, made: Path, exported: Sequence[str]) -> None:
+    """Link object code into a module that has its memory and imports nothing."""
+    names = [f"--export={name}" for name in (*exported, "__heap_base")]
+    ways = [[name] for name in _found("wasm-ld")] + [[*zig, "wasm-ld"] for zig in _zig()]
+    rest = ["--no-entry", "--strip-all", *names, "-o", str(made), str(object_file)]
+    _run(ways, rest, "wasm-ld", "apt install lld, or pip install ziglang")
+
+
+def _found(name: str) -> Iterator[str]:
+    """A program of this name, or under the name of its version."""
+    for each in (name, *(f"{name}-{version}" for version in range(22, 13, -1))):
+        path = shutil.which(each)
+        if path:
+            yield path
+            return
+
+
+def _zig() -> Iterator[list[str]]:
+    if find_spec("ziglang") is not None:
+        yield [sys.executable, "-m", "ziglang"]
+
+
+def _run(ways: Sequence[Sequence[str]], rest: Sequence[str], what: str, hint: str) -> None:
+    """Run the first of several commands that is there."""
+    if not ways:
+        raise NotExportable(f"{what} is needed, and none is installed", hint=hint)
+    run([*ways[0], *rest], what)
+
+
+#: A function `main` of ours in a process that finds modules where this one does.
+_PROGRAM = (
+    "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "importlib.import_module(sys.argv[2]).main(*sys.argv[3:])"
+)
+
+
+def run_apart(module: str, arguments: Sequence[str], what: str) -> None:
+    """Run the `main` of a module of ours in a process of its own."""
+    paths = json.dumps([each or str(Path.cwd()) for each in sys.path])
+    run([sys.executable, "-c", _PROGRAM, paths, module, *arguments], what)
+
+
+def run(command: Sequence[str], what: str) -> None:
+    """Run a command; NotExportable tells what it said where it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603 (compilers, linkers, and programs of ours)
+            command, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        raise NotExportable(f"{what} took more than {SECONDS:g} s", where=command[0]) from late
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        found = " / ".join(said[-3:])[:400] or f"exit code {done.returncode}"
+        raise NotExportable(f"{what} failed", where=command[0], found=found)

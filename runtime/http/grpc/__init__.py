@@ -1,0 +1,1 @@
+"""The inference protocol over gRPC: the same handlers, asked with messages of protobuf."""
