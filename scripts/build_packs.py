@@ -1,6 +1,6 @@
 """Builds the packs of a release: machine code for the models that people have most.
 
-    python scripts/build_packs.py [--levels host|all|NAME,...] [--into FOLDER]
+    python scripts/build_packs.py [--levels host|all|NAME,...] [--models N] [--into FOLDER]
 
 Small models of each kind are trained, imported and saved, and `runtime.warming` compiles what they
 need. The code of a model depends on its structure, not on its numbers or sizes, so these few stand
@@ -15,6 +15,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ def main() -> None:
     """Train, import, save, compile."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--levels", default="host", help="host, all, or names with commas")
+    parser.add_argument("--models", type=int, help="only the first so many, for a trial")
     parser.add_argument("--into", type=Path, default=cache.RELEASED)
     parser.add_argument("--check", action="store_true", help="only say whether they are there")
     options = parser.parse_args()
@@ -39,7 +41,8 @@ def main() -> None:
     if options.check:
         sys.exit(not all(_is_there(options.into, name) for name in names))
     with tempfile.TemporaryDirectory() as folder:
-        plans = [*_saved(Path(folder)), *_converted(Path(folder))]
+        saved = chain(_saved(Path(folder)), _converted(Path(folder)))
+        plans = list(islice(saved, options.models))
         for made in warm(plans, names, options.into):
             size = made.size / 1e6
             print(f"{made.level}: {made.functions} functions of {len(plans)} models, {size:.1f} MB")

@@ -1,10 +1,11 @@
 """Builds a release from a clean export of a commit: wheels, source distribution, bill of materials.
 
-    scripts/release [--commit COMMIT] [--into FOLDER] [--packs FOLDER] [--smoke PYTHON]...
+    scripts/release [--commit COMMIT] [--into FOLDER] [--packs FOLDER] [--trial] [--smoke PYTHON]...
 
 One wheel is for any machine and has no machine code. Those for Linux hold the packs of their
 processors. Two builds of one commit have the same bytes. `--packs` takes packs that are built
-already; each `--smoke` installs the wheels with this interpreter into a new environment and uses
+already; those of a `--trial` hold the code of a few models, which takes one minute and not twelve.
+Each `--smoke` installs the wheels with this interpreter into a new environment and uses
 them with the source out of reach.
 """
 
@@ -85,7 +86,8 @@ def main() -> None:
     parser.add_argument("--commit", default="HEAD")
     parser.add_argument("--into", type=Path, default=ROOT / "dist")
     parser.add_argument("--packs", type=Path)
-    parser.add_argument("--smoke", action="append", default=[], metavar="PYTHON")
+    parser.add_argument("--trial", action="store_true")
+    parser.add_argument("--smoke", action="append", default=[], metavar="PYTHON", type=_program)
     options = parser.parse_args()
     options.into.mkdir(parents=True, exist_ok=True)
     if leftover := sorted(options.into.glob("pretzel_runtime-*")):
@@ -93,7 +95,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         source = export(options.commit, Path(work) / "source")
         _say("packs")
-        packs = options.packs or _packs(source.folder, Path(work) / "packs")
+        packs = options.packs or _packs(source.folder, Path(work) / "packs", trial=options.trial)
         _say("distributions")
         for path in build(source, packs, options.into.resolve()):
             print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB")
@@ -144,10 +146,15 @@ def export(commit: str, into: Path, checkout: Path = ROOT) -> Export:
     return Export(into, name, int(seconds), bool(tags))
 
 
-def _packs(source: Path, into: Path) -> Path:
+def _program(path: str) -> str:
+    return os.path.abspath(path) if os.sep in path else path
+
+
+def _packs(source: Path, into: Path, *, trial: bool) -> Path:
     """The packs of all wheels, of the export's own code."""
     names = ",".join(name for levels in WHEELS.values() for name in levels)
-    command = (sys.executable, "scripts/build_packs.py", "--levels", names, "--into", into)
+    command = [sys.executable, "scripts/build_packs.py", "--levels", names, "--into", str(into)]
+    command += ["--models", "6"] if trial else []
     # One thread: training adds numbers up in the same order each time.
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     said = _run(*command, cwd=source, PYTHONPATH=str(source), **one)

@@ -16,8 +16,11 @@ _LAYERS = 3
 _MEMBERS = 64
 #: Bytes that are unpacked at once.
 _PIECE = 256 << 10
-#: A body that is longer than this may be so many times as long as it was when it was packed.
-_LITTLE, _RATIO = 1 << 20, 100
+#: A body that is longer than this may be so many times as long as it was when it was packed: a
+#: table whose values repeat is packed to a 200th.
+_MUCH, _RATIO = 16 << 20, 100
+#: A body that is longer than this is not copied.
+_LITTLE = 1 << 20
 #: Compressed bodies of more bytes are decompressed on a thread: they may be thousands of times as
 #: long.
 SOON = 4 << 10
@@ -72,8 +75,8 @@ def _inflated(
         except zlib.error:
             return None, False
         rest = stream.unconsumed_tail or stream.unused_data
-        if len(made) > max(_LITTLE, _RATIO * len(body)):
-            what = f"a body of more than 1 MiB is packed to a {_RATIO}th at most"
+        if len(made) > max(_MUCH, _RATIO * len(body)):
+            what = f"a body of more than 16 MiB is packed to a {_RATIO}th at most"
             raise HttpError(what, 413, hint="send it unpacked, or in several requests")
     if len(made) <= most:
         made += stream.flush()
