@@ -95,8 +95,9 @@ def load(path: str | Path, *, allow_python: bool = False) -> Model:
 
     Labels that are texts come as objects: the estimator's own array type is not in the file.
     A model with Python steps wants `allow_python`: their modules are imported, which runs code.
+    A file of more than 64 MiB stays mapped: rename another one over it, never write into it.
     """
-    return Model(oven.load(path, allow_python=allow_python))
+    return Model(oven.load(path, allow_python=allow_python, mapped=False))
 
 
 def _logarithms(flow: Flow) -> Flow:

@@ -86,7 +86,12 @@ def _of_estimator(source: object, sample: object, *, allow_python: bool) -> Orig
             log_probabilities=log_probabilities,
         )
 
-    library = type(source).__module__.partition(".")[0]
+    last: Any = source
+    while hasattr(last, "steps"):
+        last = last.steps[-1][1]
+    library = type(last).__module__.partition(".")[0]
+    if library != "catboost":  # which has labels of its own shape, also behind other steps
+        library = type(source).__module__.partition(".")[0]
     return Original(read, lambda plan, rows: verify(plan, source, rows), source, library=library)
 
 
@@ -94,7 +99,7 @@ def _of_file(path: Path, sample: object, *, allow_python: bool, trust_pickle: bo
     folder, (path, part) = Folder(path.parent), parted(path)
     form = formats.of(folder, path)
     if form == formats.PLAN:
-        return _of_plan(oven.load(path))
+        return _of_plan(oven.load(path, mapped=False))
     raw = folder.read(path)
     if form != formats.SKLEARN:
         return _of_data(form, raw, str(path), sample)

@@ -105,6 +105,8 @@ def _original(name: str, estimator: object, rows: object) -> Any:
     method = getattr(estimator, METHODS.get(stem, ""), None)
     with np.errstate(divide="ignore"):  # the logarithm of zero
         answer = None if method is None else method(rows)
+    if stem == "label" and np.ndim(answer) == 2 and np.shape(answer)[1] == 1:
+        answer = answer[:, 0]  # CatBoost's labels are a column where there are several classes
     return answer[int(target)] if target and answer is not None else answer
 
 

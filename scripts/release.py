@@ -147,7 +147,7 @@ def export(commit: str, into: Path, checkout: Path = ROOT) -> Export:
 
 
 def _program(path: str) -> str:
-    return os.path.abspath(path) if os.sep in path else path
+    return str(Path(path).absolute()) if os.sep in path else path
 
 
 def _packs(source: Path, into: Path, *, trial: bool) -> Path:

@@ -470,7 +470,8 @@ def lacking(estimator: Fitted, problem: Exception, where: str = "", caveat: str 
     """The error for an attribute that an estimator has not: not fitted, or by another version."""
     name, found = type(estimator).__name__, str(problem)[:120]
     where = where or _itself(estimator)
-    parts = (*_values(estimator), getattr(problem, "obj", None) or problem)
+    owner = getattr(problem, "obj", None)  # an ensemble that is not fitted has no length
+    parts = (*_values(estimator), problem if owner is None else owner)
     fitted = any(each[-1] == "_" != each[0] for part in parts for each in vars(part))
     if not fitted and (not caveat or isinstance(estimator, StandIn)):
         hint = "call fit() before importing it"

@@ -50,7 +50,7 @@ def _remembered(estimator: Fitted) -> Type:
         raise UnfittedEstimator(
             f"{type(estimator).__name__} does not say how many columns it was fitted on",
             where=f"the estimator itself ({type(estimator).__name__})",
-            hint=f"{SAMPLE}; or fit it first",
+            hint=f"call fit() first; if it is fitted, {SAMPLE}",
         )
     kinds = column_types(estimator, int(width))
     return _record_or_vector(names, kinds, renamed=_renamed(estimator))

@@ -115,9 +115,16 @@ def xgboost_answers(raw: bytes) -> Answers:
 
 
 def onnx_answers(raw: bytes) -> Answers:
-    """onnxruntime's answers for this model."""
+    """onnxruntime's answers; maps from labels become rows, in the order of the labels."""
+    import onnx
     import onnxruntime
 
+    labels = {
+        node.output[0]: [*each.ints, *(text.decode() for text in each.strings)]
+        for node in onnx.load_from_string(raw).graph.node
+        if node.op_type == "ZipMap"
+        for each in node.attribute
+    }
     session = onnxruntime.InferenceSession(raw, providers=["CPUExecutionProvider"])
     inputs = session.get_inputs()
     outputs = [each.name for each in session.get_outputs()]
@@ -127,8 +134,10 @@ def onnx_answers(raw: bytes) -> Answers:
             rows = {inputs[0].name: rows}
         feeds = {each.name: _as_declared(rows[each.name], each.type) for each in inputs}
         results = session.run(outputs, feeds)
-        pairs = zip(outputs, results, strict=True)
-        return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
+        made = dict(zip(outputs, results, strict=True))
+        for name in labels.keys() & made.keys():
+            made[name] = np.array([[row[label] for label in labels[name]] for row in made[name]])
+        return {name: value for name, value in made.items() if isinstance(value, np.ndarray)}
 
     return answer
 

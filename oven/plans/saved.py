@@ -38,7 +38,7 @@ from flour.core.types import Vector
 from flour.language.flow import Flow, with_origins
 from objectstore import Archive, BadDigest, Blob, MissingBlob, StoreError
 from objectstore.archive import array_at, opened, write
-from objectstore.mapping import AT_ONCE, frozen_bytes, read_only, release, settle
+from objectstore.mapping import AT_ONCE, frozen, frozen_bytes, read_only, release, settle
 from oven import debug
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value, row_bytes
@@ -104,6 +104,8 @@ FORMAT = 1
 
 DERIVED_BYTES = 4096
 """Parameters made for native code travel along from this size on: smaller ones are made faster."""
+
+_READ_AT_MOST = 64 << 20
 
 PRACTICE_BYTES = 64 << 20
 """A row that touches more would take milliseconds: its plan is loaded without trying one."""
@@ -202,8 +204,12 @@ def load(
     background: Background = None,
     allow_python: bool = False,
     trust_code: bool = False,
+    mapped: bool = True,
 ) -> Plan:
     """The plan in a file, checked; its parameters are views into it.
+
+    Other bytes written over a mapped file, instead of a new file renamed to its name, change or end
+    what uses it; with `mapped=False`, one of at most 64 MiB is read into memory.
 
     With a `store`, parameters live there instead: those it has already are not read again, and
     all plans and processes that use the store share one copy. `background` is that of `oven.bake`.
@@ -212,6 +218,8 @@ def load(
     run a program from the same source.
     """
     buffer = opened(path)
+    if not mapped and buffer.nbytes <= _READ_AT_MOST:
+        buffer = frozen(buffer)
     if trust_code:
         from oven.plans import carried
 

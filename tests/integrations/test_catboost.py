@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import flour
 import oven
+import pretzel
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("ignore")]
 catboost = pytest.importorskip("catboost")
@@ -117,3 +118,13 @@ def test_a_pipeline_of_numbers() -> None:
     model = catboost.CatBoostRegressor(iterations=5, **QUICK)
     fit = make_pipeline(StandardScaler(), model).fit(TRAINED[NUMBERS].to_numpy(), TARGET)
     compare(flour.from_sklearn(fit), fit, NEW[NUMBERS].to_numpy())
+
+
+@pytest.mark.parametrize("target", [THREE, THREE > 0], ids=["three classes", "two"])
+def test_a_compiled_model_is_verified(target: Any) -> None:
+    """The library's labels of several classes are a column."""
+    model = catboost.CatBoostClassifier(iterations=5, **QUICK)
+    rows = TRAINED[NUMBERS].to_numpy()
+    for fit in (model.fit(rows, target), make_pipeline(StandardScaler(), model).fit(rows, target)):
+        made = pretzel.compile(fit, verify=rows)
+        np.testing.assert_array_equal(made.predict(rows), fit.predict(rows))

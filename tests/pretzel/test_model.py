@@ -6,6 +6,7 @@ import copy
 import pickle
 import warnings
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    IsolationForest,
+    RandomForestClassifier,
+)
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
@@ -26,7 +31,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import flour
 import pretzel
-from flour.core.errors import FlourError, UnknownEstimator
+from flour.core.errors import FlourError, UnfittedEstimator, UnknownEstimator
+from flour.sklearn.originals import original
 from oven.explain import explain
 from runtime.errors import NotOffered, Unfaithful
 from tests.golden import Golden
@@ -255,6 +261,26 @@ def test_single_rows_share_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_equal(model.run(X[0]), first)
 
 
+@pytest.mark.parametrize("labels", [["b", "a", "c"], [7, -1, 3]], ids=["texts", "numbers"])
+def test_probabilities_of_onnx_by_label_are_verified(labels: list[Any]) -> None:
+    onnx = pytest.importorskip("onnx")
+    from skl2onnx import to_onnx
+
+    rows = X.astype(np.float32)
+    classes = np.digitize(X[:, 0], [-0.5, 0.5])
+    model = to_onnx(LogisticRegression().fit(rows, classes), rows[:1])
+    (zipmap,) = (node for node in model.graph.node if node.op_type == "ZipMap")
+    kind = "strings" if isinstance(labels[0], str) else "int64s"
+    del zipmap.attribute[:]
+    zipmap.attribute.append(onnx.helper.make_attribute(f"classlabels_{kind}", labels))
+    if kind == "strings":
+        output = next(each for each in model.graph.output if each.name == zipmap.output[0])
+        output.type.sequence_type.elem_type.map_type.key_type = onnx.TensorProto.STRING
+    made = original("onnx", model.SerializeToString())(rows)
+    own = pretzel.compile(model, verify=rows).run(rows)
+    np.testing.assert_allclose(made["output_probability"], own["output_probability"], rtol=1e-5)
+
+
 def test_verifying_refuses_a_mismatch(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
     estimator, data = FITTED["logistic"]
     flow = flour.from_sklearn(estimator)
@@ -292,6 +318,25 @@ def test_a_transformer_of_the_users_own_is_a_python_stage_where_allowed() -> Non
     made = pretzel.compile(estimator, X[:5], verify=X, allow_python=True)
     np.testing.assert_array_equal(made.predict(X), estimator.predict(X))
     assert "Python" in explain(made.plan)
+
+
+@pytest.mark.parametrize("open_", [pretzel.load, pretzel.compile])
+def test_a_file_may_be_written_over_while_its_model_answers(open_: Any, tmp_path: Path) -> None:
+    fit, path = RandomForestClassifier(5, random_state=0).fit(X, Y), tmp_path / "a.pretzel"
+    pretzel.compile(fit).save(path)
+    made = open_(path)
+    assert path.stat().st_size > 4096
+    path.write_bytes(b"short")  # a mapping would end the process where it reads on
+    np.testing.assert_array_equal(made.predict_proba(X), fit.predict_proba(X))
+
+
+@pytest.mark.parametrize("rows", [{}, {"sample": X[:3]}, {"verify": X}], ids=["", "sample", "rows"])
+@pytest.mark.parametrize(
+    "estimator", [RandomForestClassifier(), IsolationForest(), LogisticRegression()], ids=repr
+)
+def test_an_estimator_that_is_not_fitted_is_refused(estimator: Any, rows: dict[str, Any]) -> None:
+    with pytest.raises(UnfittedEstimator, match=r"call fit\(\)"):
+        pretzel.compile(estimator, **rows)
 
 
 def test_programs_compile_too() -> None:
