@@ -23,6 +23,7 @@ from flour.core.callables import Function
 from flour.core.errors import UnsupportedSetting
 from flour.core.modules import load_adapter
 from flour.core.op import belongs_to_flour
+from flour.core.pages import page
 from flour.core.types import Record, Scalar, Type, Vector
 from flour.language.flow import Flow
 
@@ -105,7 +106,7 @@ def adapter_of(name: str) -> Adapter | None:
 
 #: The way out where a model does not say what its columns are.
 SAMPLE = "pass sample= (in the shell --sample ROWS) with a few rows of its input, such as X[:5]"
-INSTEAD = "replace this step or serve it as a Python stage"
+INSTEAD = f"replace this step, or write an adapter: {page('how-to/custom-transformers')}"
 
 
 def of_logarithms(logs: Flow) -> dict[str, Flow]:

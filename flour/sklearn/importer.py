@@ -290,8 +290,8 @@ _MEANS = (
 _MOST_VALUES = 512
 #: The way to steps that stay Python, of which a file that is read as data has only the names.
 UNPICKLE = (
-    "if you trust the file's author, unpickle it: pretzel.compile(path, sample, "
-    "trust_pickle=True, allow_python=True)"
+    "if it transforms rows and you trust the file's author, unpickle it: "
+    "pretzel.compile(path, sample, trust_pickle=True, allow_python=True)"
 )
 _ALLOW = "from_sklearn(..., allow_python=True) calls it while predicting, as a Python stage"
 
