@@ -22,8 +22,8 @@ from runtime.service.version import ModelVersion
 
 log = logging.getLogger("pretzel.noted")
 #: Seconds between looks at which versions answer.
-_EVERY = 0.5
-#: Time to end a look that is under way.
+_EVERY = 0.1
+#: Time to begin, and to end a look that is under way.
 _END_SECONDS = 30.0
 
 
@@ -42,9 +42,10 @@ class NoteFollower:
         self._runtime, self._answers, self._number = runtime, answers, number
         self._held: dict[tuple[str, str], _Held] = {}
         self._changes, self._failures = -1, Repeated()
-        self._ended = Event()
+        self._ended, self._looked = Event(), Event()
         self._thread = Thread(target=self._run, name="pretzel-noted", daemon=True)
         self._thread.start()
+        self._looked.wait(_END_SECONDS)  # so that the first request is noted, too
 
     def _run(self) -> None:
         while True:
@@ -53,6 +54,7 @@ class NoteFollower:
             except Exception as problem:  # a thread that has to go on
                 if self._failures.is_due(type(problem)):
                     log.exception("notes of models could not be followed")
+            self._looked.set()
             if self._ended.wait(_EVERY):
                 return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,15 @@ def test_a_version_is_watched_while_it_is_in_service(runtime: Runtime) -> None:
     until(lambda: watches_of(first))
     runtime.unregister("m")
     until(lambda: not watches_of(first))
+
+
+def test_the_first_answer_is_noted(runtime: Runtime, tmp_path: Path) -> None:
+    """A server takes its first request as soon as it follows the notes."""
+    runtime.register("m", PROGRAM, notes={"watch": {"outliers": []}, "keep": {}})
+    with closing(NoteFollower(runtime, str(tmp_path))):
+        assert watches_of(runtime.endpoints.find("m@1"))
+        answer: Any = runtime.predict("m", ONE)
+        assert runtime.why(answer.id).agrees()
 
 
 @pytest.mark.usefixtures("noted")
