@@ -20,7 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from inspect import get_annotations
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, get_args
 
 import numpy as np
@@ -149,9 +151,11 @@ class Op:
         if len(values) > len(self._fields):
             raise ParameterError(f"{self.name} takes {len(self._fields)} parameters")
         given = {**self._defaults, **dict(zip(self._fields, values, strict=False)), **fields}
-        if missing := [key for key in self._fields if key not in given]:
-            raise ParameterError(f"{self.name} needs {', '.join(missing)}", hint=self.signature())
-        if unknown := [key for key in given if key not in self._fields]:
+        if given.keys() != self._fields.keys():
+            if missing := [key for key in self._fields if key not in given]:
+                hint = self.signature()
+                raise ParameterError(f"{self.name} needs {', '.join(missing)}", hint=hint)
+            unknown = [key for key in given if key not in self._fields]
             raise ParameterError(
                 f"{self.name} has no parameter {', '.join(unknown)}",
                 hint=nearest(unknown[0], self._fields) or self.signature(),
@@ -376,7 +380,14 @@ def _arrays(values: Any) -> tuple[Blob, ...]:
 
 
 def _array(value: Any) -> Blob:
-    return value if isinstance(value, Blob) else Blob.of(value)
+    if isinstance(value, Blob):
+        return value
+    return _number(value.hex()) if type(value) is float and isfinite(value) else Blob.of(value)
+
+
+@lru_cache(256)  # thresholds of zero and their like
+def _number(digits: str) -> Blob:
+    return Blob.of(float.fromhex(digits))
 
 
 def _table(value: Any) -> Strings:

@@ -12,6 +12,7 @@ outputs (label, probabilities, scores, value, distances).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import takewhile
 from typing import Any, Protocol, TypeVar
 
@@ -67,8 +68,13 @@ def declines(reason: str, *names: str) -> None:
 
 def public_name(cls: type) -> str:
     """The dotted name a class is imported by: its module down to the first private part."""
-    parts = takewhile(lambda part: not part.startswith("_"), cls.__module__.split("."))
-    return ".".join([*parts, cls.__qualname__])
+    return _public_name(cls.__module__, cls.__qualname__)
+
+
+@lru_cache(1024)  # an ensemble asks for hundreds of members of one class
+def _public_name(module: str, name: str) -> str:
+    parts = takewhile(lambda part: not part.startswith("_"), module.split("."))
+    return ".".join([*parts, name])
 
 
 _ColumnTypes = Callable[[Fitted], Sequence[Type | None] | None]
