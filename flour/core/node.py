@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import is_
 from weakref import WeakValueDictionary
 
 from flour.core.errors import TypeMismatch
@@ -80,7 +79,7 @@ def _made(op: Op, inputs: tuple[Node, ...], kind: Type, digest: str) -> Node:
 
 
 def _types_are(some: Sequence[Node], others: Sequence[Node]) -> bool:
-    return all(map(is_, [item.type for item in some], [item.type for item in others]))
+    return all(one.type is other.type for one, other in zip(some, others, strict=True))
 
 
 def _infer(op: Op, inputs: Sequence[Node]) -> Type:

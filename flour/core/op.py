@@ -375,6 +375,10 @@ def _items(value: object) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
+#: Numbers, such as thresholds of zero, that every import makes again.
+_number = lru_cache(256)(lambda digits: Blob.of(float.fromhex(digits)))
+
+
 def _arrays(values: Any) -> tuple[Blob, ...]:
     return tuple(_array(value) for value in values)
 
@@ -383,11 +387,6 @@ def _array(value: Any) -> Blob:
     if isinstance(value, Blob):
         return value
     return _number(value.hex()) if type(value) is float and isfinite(value) else Blob.of(value)
-
-
-@lru_cache(256)  # thresholds of zero and their like
-def _number(digits: str) -> Blob:
-    return Blob.of(float.fromhex(digits))
 
 
 def _table(value: Any) -> Strings:

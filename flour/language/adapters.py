@@ -12,8 +12,6 @@ outputs (label, probabilities, scores, value, distances).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from itertools import takewhile
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -68,13 +66,8 @@ def declines(reason: str, *names: str) -> None:
 
 def public_name(cls: type) -> str:
     """The dotted name a class is imported by: its module down to the first private part."""
-    return _public_name(cls.__module__, cls.__qualname__)
-
-
-@lru_cache(1024)  # an ensemble asks for hundreds of members of one class
-def _public_name(module: str, name: str) -> str:
-    parts = takewhile(lambda part: not part.startswith("_"), module.split("."))
-    return ".".join([*parts, name])
+    public = f".{cls.__module__}".partition("._")[0]
+    return f"{public}.{cls.__qualname__}"[1:]
 
 
 _ColumnTypes = Callable[[Fitted], Sequence[Type | None] | None]

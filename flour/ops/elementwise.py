@@ -20,7 +20,7 @@ from flour.core.errors import ParameterError
 from flour.core.native import Code, FittedNumbers, expression
 from flour.core.op import Array, Columns
 from flour.core.sparse import Sparse
-from flour.core.types import DTYPES, FLOATS, Extent, Scalar, Type, Vector, level, promote
+from flour.core.types import ANYTHING, DTYPES, FLOATS, Extent, Scalar, Type, Vector, level, promote
 from flour.core.words import Number, cast
 from flour.ops.bases import Elementwise, FloatElementwise
 
@@ -76,22 +76,24 @@ class Arithmetic(WithParameter, abstract=True):
     widest: ClassVar[np.ufunc] = np.maximum
 
     def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
-        (x,), operand = inputs, self.operand.array
-        plain = getattr(kinds[0], "dtype", "") == "float64" and operand.dtype.kind == "f"
-        size = float(self.widest.reduce(abs(operand), axis=None)) if plain and operand.size else 0.0
+        (x,), operand, dtype = inputs, self.operand.array, getattr(kinds[0], "dtype", "")
+        if x == ANYTHING and operand.size:
+            return x
+        plain = operand.size and dtype == "float64" and operand.dtype.kind == "f"
+        size = float(self.widest.reduce(abs(operand), axis=None)) if plain else 0.0
         if not 0.0 < size < np.inf or x.largest == np.inf:
             return super().extent(inputs, kinds)
         results = (abs(float(self.native(each, size))) for each in (x.largest, -x.largest))
         return Extent(x.nan, level(max(results)))
+
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        return [weights]
 
 
 class Subtract(Arithmetic):
     """x - operand, column by column."""
 
     monotone = True
-
-    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
-        return [weights]
 
     @staticmethod
     def native(x: Number, fitted: Number) -> Number:
@@ -102,9 +104,6 @@ class Add(Arithmetic):
     """x + operand, column by column."""
 
     monotone = True
-
-    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
-        return [weights]
 
     @staticmethod
     def native(x: Number, fitted: Number) -> Number:

@@ -171,9 +171,7 @@ def affine(x: Flow, weights: object, bias: object) -> Flow:
     table = np.atleast_2d(plain(weights))
     if type(bias) in (int, float):
         return x.linear(table, np.full(len(table), bias, table.dtype) if bias else [])
-    values = np.asarray(bias)
-    if values.shape != (len(table),):
-        values = np.broadcast_to(values, (len(table),))
+    values = np.broadcast_to(np.asarray(bias), (len(table),))
     if np.result_type(table, values) == table.dtype:
         return x.linear(table, values)
     return x.linear(table, []).cast("float64").add(values)

@@ -180,8 +180,6 @@ class StepDemand(NamedTuple):
 
     def beyond(self, extent: Extent) -> StepDemand:
         """That of what numbers of this extent can be."""
-        if extent == ANYTHING:
-            return self
         largest = np.where(self.largest < extent.largest, self.largest, np.inf)
         return self._replace(nan=self.nan & extent.nan, largest=largest)
 
@@ -226,9 +224,8 @@ def _shortest(values: NDArray[Any]) -> NDArray[Any] | Blob:
     return _single(values[0].item()) if alike else values
 
 
-@lru_cache(64, typed=True)  # most programs have the same few limits
-def _single(value: float) -> Blob:
-    return Blob.of([value])
+#: The few limits that all programs have.
+_single = lru_cache(64, typed=True)(lambda value: Blob.of([value]))
 
 
 def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, StepDemand]:

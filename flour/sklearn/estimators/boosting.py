@@ -133,20 +133,20 @@ def _hist(fit: Fitted, x: Flow, to: Importer) -> Flow:
     trees = [tree for iteration in fit._predictors for tree in iteration]
     if any(renewed(tree) is not tree for tree in trees[:1]):  # one version fitted them all
         trees = [*map(renewed, trees)]
-    every, counts = np.concatenate([tree.nodes for tree in trees]), [len(t.nodes) for t in trees]
     words = np.concatenate([tree.raw_left_cat_bitsets.ravel() for tree in trees])
-    sizes = [tree.raw_left_cat_bitsets.size for tree in trees]
-    roots, first_words = (np.cumsum([0, *each[:-1]]) for each in (counts, sizes))
-    nodes = _hist_nodes(every, np.repeat(roots, counts), np.repeat(first_words, counts))
+    sizes = [(len(tree.nodes), tree.raw_left_cat_bitsets.size) for tree in trees]
+    firsts = np.cumsum([(0, 0), *sizes[:-1]], axis=0)
+    every = np.concatenate([tree.nodes for tree in trees])
+    nodes = _hist_nodes(every, *np.repeat(firsts, [size for size, _ in sizes], axis=0).T)
     if to.covers:
         nodes["cover"] = every["count"].astype(np.float64)
-    if not len(words):
-        del nodes["category"], nodes["length"]
-    else:
+    if len(words):
         nodes["words"] = words
+    else:
+        del nodes["category"], nodes["length"]
     return Trees(
         **nodes,
-        roots=_i4(roots),
+        roots=_i4(firsts[:, 0]),
         target=np.tile(np.arange(outputs, dtype=np.int32), len(fit._predictors)),
         base=np.asarray(fit._baseline_prediction, np.float64).reshape(-1),
     )(_hist_columns(fit, x, to))

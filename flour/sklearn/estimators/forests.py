@@ -29,8 +29,7 @@ def table(trees: Sequence[Any], columns: Sequence[Any] | None = None) -> dict[st
     inner = left >= 0
     features = [tree.feature for tree in trees]
     if columns is not None:  # a leaf has a mark below zero, which is no column
-        pairs = zip(columns, features, strict=True)
-        features = [np.asarray(names)[np.maximum(each, 0)] for names, each in pairs]
+        features = [np.asarray(columns[i])[np.maximum(f, 0)] for i, f in enumerate(features)]
     to_left: list[Any] = [getattr(tree, "missing_go_to_left", None) for tree in trees]
     # To 1.2 none takes NaN; later every inner node sends it one way or the other.
     ways = RIGHT if to_left[0] is None else np.where(np.concatenate(to_left) != 0, LEFT, RIGHT)
