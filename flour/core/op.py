@@ -283,7 +283,7 @@ class Op:
             return Extent(nan=False, largest=1e20, counts=True)
         if self.answers:
             return union([extent_of(getattr(self, key).array) for key in self.answers])
-        if np.isfinite(self.largest_result):
+        if isfinite(self.largest_result):
             return Extent(not all(each.finite for each in inputs), self.largest_result)
         return union(inputs) if self.same_values or self.moves else ANYTHING
 
@@ -337,7 +337,7 @@ def operator(name: str) -> type[Op] | None:
 
 def ours(name: str) -> type[Op]:
     """The class of an operator that this package has."""
-    kind = operator(name)
+    kind = REGISTRY.get(name) or operator(name)
     assert kind is not None, f"no operator is called {name}"
     return kind
 

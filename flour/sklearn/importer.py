@@ -231,10 +231,9 @@ def _values(root: object) -> Iterator[Any]:
         looked_at += 1
         if issubclass(kind, _SEQUENCES):
             some = [each for each in value[:_MOST_VALUES] if _may_hold(_kind_of(each))]
-            # Members of an ensemble are of one version: one of each class is enough.
-            alike = {type(each): each for each in some if not isinstance(each, _SEQUENCES)}
             rest += [each for each in some if isinstance(each, _SEQUENCES)]
-            rest += alike.values()
+            # Members of an ensemble are of one version: one of each class is enough.
+            rest += {type(v): v for v in some if not isinstance(v, _SEQUENCES)}.values()
         elif _has_attributes(kind) or (value is root and hasattr(value, "__dict__")):
             yield value
             rest += [each for each in vars(value).values() if _may_hold(_kind_of(each))]
@@ -276,9 +275,10 @@ def _strange_parameters(estimator: object) -> str:
 
 @lru_cache(512)
 def _parameters(kind: Fitted) -> frozenset[str] | None:
-    """The parameters of an estimator of theirs; None of another class, such as a kernel."""
-    theirs = kind.__module__.startswith("sklearn.") and hasattr(kind, "_get_param_names")
-    return frozenset(kind._get_param_names()) if theirs else None
+    """The parameters of an estimator of theirs; None of another class."""
+    theirs = kind.__module__.startswith("sklearn.") and hasattr(kind, "get_params")
+    known = theirs and hasattr(kind, "_get_param_names")  # kernels have the former only
+    return frozenset(kind._get_param_names()) if known else None
 
 
 #: Parameters that scikit-learn took away: of logistic regressions, ensembles, column transformers.
