@@ -228,7 +228,7 @@ class Cast(Elementwise):
     def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
         if self.dtype not in FLOATS:
             return Extent(nan=False, largest=1e20, counts=inputs[0].counts)
-        if kinds[0] == self.output(kinds[0]):  # type: ignore[arg-type]  # they are numbers
+        if "float32" not in (self.dtype, getattr(kinds[0], "dtype", "")):
             return inputs[0]._replace(largest=level(inputs[0].largest))
         return super().extent(inputs, kinds)._replace(counts=inputs[0].counts)
 

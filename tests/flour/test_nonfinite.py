@@ -40,7 +40,7 @@ from flour.core.errors import InputError, UnsupportedSetting
 from flour.core.sparse import densify
 from flour.core.types import ANYTHING, FLOATS, LARGEST, LARGEST_SINGLE, Extent, Scalar, Vector
 from flour.ops.bases import Elementwise
-from flour.ops.elementwise import Add, Divide, Multiply, Subtract
+from flour.ops.elementwise import Add, AsFloat, Cast, Divide, Multiply, Subtract
 from flour.sklearn.validation import RefusedInput, with_checks
 from tests.case import Case
 from tests.cases import CASES
@@ -334,6 +334,14 @@ def test_one_fitted_number_tells_the_extent_of_arithmetic(kind: type[Elementwise
         op = kind(operand)
         with np.errstate(all="ignore"):
             assert op.extent(*given) == Elementwise.extent(op, *given), (operand, most, dtype)
+
+
+@pytest.mark.parametrize("op", [AsFloat(), Cast("float64"), Cast("float32")], ids=repr)
+def test_the_extent_of_a_cast_is_that_of_its_ends(op: Cast) -> None:
+    for most, nan, dtype in product((1.0, 1e30, 1e200, np.inf), (False, True), (*FLOATS, "int64")):
+        given = [Extent(nan, most)], [Vector(2, dtype)]
+        with np.errstate(all="ignore"):
+            assert op.extent(*given) == Elementwise.extent(op, *given), (most, nan, dtype)
 
 
 def within(case: Case, extent: Extent) -> None:
