@@ -102,8 +102,8 @@ class _TreeOfShares:
 def _shares(estimators: Sequence[Any]) -> list[Any]:
     """The trees of classifiers; to 1.3, nodes hold weights of rows, and predicting divides them."""
     trees = [each.tree_ for each in estimators]
-    totals = np.concatenate([tree.value for tree in trees]).sum(axis=2)
-    if (np.abs(totals - 1) <= 1e-6).all():
+    values = np.concatenate([tree.value for tree in trees])
+    if (np.abs(values @ np.ones(values.shape[2]) - 1) <= 1e-6).all():
         return trees
     for at, tree in enumerate(trees):
         totals = tree.value.sum(axis=2, keepdims=True)
