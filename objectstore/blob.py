@@ -222,8 +222,10 @@ def _is_canonical(array: NDArray[np.generic]) -> bool:
 
 def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """An aligned copy that cannot be written: its memory has a read-only buffer only."""
-    room = aligned_room(array.nbytes)
+    memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    address = memory.ctypes.data
+    start = -address % ALIGNMENT
     # `!= 0` makes every true the byte 1, so that equal boolean arrays have equal bytes.
     source = array != 0 if array.dtype.kind == "b" else array
-    np.copyto(room.view(array.dtype).reshape(array.shape), source)
-    return only_read(room.ctypes.data, array.dtype, array.shape, room.base)
+    np.copyto(np.ndarray(array.shape, array.dtype, memory, start), source)
+    return only_read(address + start, array.dtype, array.shape, memory)

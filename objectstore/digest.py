@@ -43,7 +43,7 @@ def array_digest(array: NDArray[np.generic]) -> str:
     shape = ",".join(map(str, array.shape))
     header = f"{_ARRAY_TAG};{array.dtype.str};{shape};"  # no dtype or shape contains its last mark
     state = blake2b(header.encode("ascii"), digest_size=DIGEST_BYTES)
-    state.update(array.reshape(-1).view(np.uint8).data)
+    state.update(array.reshape(-1).data)
     return state.hexdigest()
 
 

@@ -307,25 +307,18 @@ def scores_of(
 def _joined(
     parts: list[dict[str, Any]], model: XgboostModel, *, in_place: bool
 ) -> tuple[dict[str, Any], Any, Any]:
-    first_node = first_leaf = first_word = 0
-    roots, shifted = [], []
-    for part in parts:
-        inner = part["feature"] >= 0
-        moved = dict(part)
-        moved["left"] = np.where(inner, part["left"] + first_node, part["left"] + first_leaf)
-        moved["right"] = np.where(inner, part["right"] + first_node, 0)
-        moved["category"] = np.where(part["category"] >= 0, part["category"] + first_word, -1)
-        roots.append(first_node)
-        shifted.append(moved)
-        first_node, first_leaf = first_node + len(inner), first_leaf + int((~inner).sum())
-        first_word += len(part["words"])
-    table: dict[str, Any] = {
-        key: np.concatenate([part[key] for part in shifted]).astype(kind)
-        for key, kind in _COLUMNS.items()
-    }
-    table |= {"roots": np.array(roots, np.int32), "strict": True, "narrow": True}
+    sizes = [(len(p["feature"]), int((p["feature"] < 0).sum()), len(p["words"])) for p in parts]
+    firsts = np.cumsum([(0, 0, 0), *sizes], axis=0)
+    nodes, leaves, words = np.repeat(firsts[:-1], [size[0] for size in sizes], axis=0).T
+    table: dict[str, Any] = {key: np.concatenate([p[key] for p in parts]) for key in _COLUMNS}
+    inner = table["feature"] >= 0
+    table["left"] = table["left"] + np.where(inner, nodes, leaves)
+    table["right"] = np.where(inner, table["right"] + nodes, 0)
+    table["category"] = np.where(table["category"] >= 0, table["category"] + words, -1)
+    table = {key: table[key].astype(kind) for key, kind in _COLUMNS.items()}
+    table |= {"roots": firsts[:-1, 0].astype(np.int32), "strict": True, "narrow": True}
     table |= {"signed": False, "absent": True}
-    if first_word:
+    if firsts[-1, 2]:
         table["words"] = np.concatenate([part["words"] for part in parts])
     else:
         del table["category"], table["length"]

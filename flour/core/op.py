@@ -20,7 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from inspect import get_annotations
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, get_args
 
 import numpy as np
@@ -149,9 +151,11 @@ class Op:
         if len(values) > len(self._fields):
             raise ParameterError(f"{self.name} takes {len(self._fields)} parameters")
         given = {**self._defaults, **dict(zip(self._fields, values, strict=False)), **fields}
-        if missing := [key for key in self._fields if key not in given]:
-            raise ParameterError(f"{self.name} needs {', '.join(missing)}", hint=self.signature())
-        if unknown := [key for key in given if key not in self._fields]:
+        if given.keys() != self._fields.keys():
+            if missing := [key for key in self._fields if key not in given]:
+                hint = self.signature()
+                raise ParameterError(f"{self.name} needs {', '.join(missing)}", hint=hint)
+            unknown = [key for key in given if key not in self._fields]
             raise ParameterError(
                 f"{self.name} has no parameter {', '.join(unknown)}",
                 hint=nearest(unknown[0], self._fields) or self.signature(),
@@ -279,7 +283,7 @@ class Op:
             return Extent(nan=False, largest=1e20, counts=True)
         if self.answers:
             return union([extent_of(getattr(self, key).array) for key in self.answers])
-        if np.isfinite(self.largest_result):
+        if isfinite(self.largest_result):
             return Extent(not all(each.finite for each in inputs), self.largest_result)
         return union(inputs) if self.same_values or self.moves else ANYTHING
 
@@ -333,7 +337,7 @@ def operator(name: str) -> type[Op] | None:
 
 def ours(name: str) -> type[Op]:
     """The class of an operator that this package has."""
-    kind = operator(name)
+    kind = REGISTRY.get(name) or operator(name)
     assert kind is not None, f"no operator is called {name}"
     return kind
 
@@ -371,12 +375,18 @@ def _items(value: object) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
+#: Numbers, such as thresholds of zero, that every import makes again.
+_number = lru_cache(256)(lambda digits: Blob.of(float.fromhex(digits)))
+
+
 def _arrays(values: Any) -> tuple[Blob, ...]:
     return tuple(_array(value) for value in values)
 
 
 def _array(value: Any) -> Blob:
-    return value if isinstance(value, Blob) else Blob.of(value)
+    if isinstance(value, Blob):
+        return value
+    return _number(value.hex()) if type(value) is float and isfinite(value) else Blob.of(value)
 
 
 def _table(value: Any) -> Strings:

@@ -28,9 +28,15 @@ class Origin(NamedTuple):
         return f"{place}, step '{self.step}'" if self.step else place
 
 
+@lru_cache(1024)
+def _is_ours(path: str) -> bool:
+    return path.startswith(tuple(_OURS))
+
+
 def belongs_to_us(file: str) -> None:
     """Frames of this file's package are never the user's line; its __init__ passes its own file."""
     _OURS.append(str(Path(file).parent) + os.sep)
+    _is_ours.cache_clear()
 
 
 belongs_to_us(str(Path(__file__).parent))
@@ -41,10 +47,9 @@ def here() -> Origin:
     known = _place.get()
     if known is not None:
         return known._replace(step=".".join(_step.get()))
-    ours = tuple(_OURS)
     frame = sys._getframe(1)  # noqa: SLF001 (inspect.stack() reads source files: 1000x slower)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
-        frame = frame.f_back
+    while (outer := frame.f_back) is not None and _is_ours(frame.f_code.co_filename):
+        frame = outer
     name = _file_name(frame.f_code.co_filename)
     return Origin(name, frame.f_lineno, ".".join(_step.get()))
 

@@ -226,6 +226,8 @@ class Vector:
         self, *, width: int | None = None, dtype: str | None = None, sparse: bool | None = None
     ) -> Vector:
         """This type with some of its facts changed."""
+        if (width, dtype, sparse, self.given) == (None, self.dtype, self.sparse, 0):
+            return self
         return Vector(
             self.width if width is None else width,
             self.dtype if dtype is None else dtype,
@@ -405,10 +407,15 @@ ANYTHING = Extent()
 def extent_of(values: NDArray[Any]) -> Extent:
     """The extent of an array, or of numbers at most this large in magnitude."""
     sizes = np.abs(values)
-    largest = float(sizes.max(initial=0.0))
+    largest = float(np.maximum.reduce(sizes, axis=None, initial=0.0))
     if nan := math.isnan(largest):
-        largest = float(np.where(np.isnan(sizes), 0.0, sizes).max(initial=0.0))
-    return Extent(nan=nan, largest=_LEVELS[bisect_left(_LEVELS, largest)])
+        largest = float(np.fmax.reduce(sizes, axis=None, initial=0.0))
+    return Extent(nan, level(largest))
+
+
+def level(largest: float) -> float:
+    """The least of the levels that a magnitude does not exceed."""
+    return _LEVELS[bisect_left(_LEVELS, largest)]
 
 
 def union(extents: Sequence[Extent]) -> Extent:

@@ -12,7 +12,6 @@ outputs (label, probabilities, scores, value, distances).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -68,8 +67,8 @@ def declines(reason: str, *names: str) -> None:
 
 def public_name(cls: type) -> str:
     """The dotted name a class is imported by: its module down to the first private part."""
-    parts = takewhile(lambda part: not part.startswith("_"), cls.__module__.split("."))
-    return ".".join([*parts, cls.__qualname__])
+    public = f".{cls.__module__}".partition("._")[0]
+    return f"{public}.{cls.__qualname__}"[1:]
 
 
 _ColumnTypes = Callable[[Fitted], Sequence[Type | None] | None]

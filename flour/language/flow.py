@@ -42,7 +42,7 @@ class Flow(Signs):
         """A flow: a LateFlow where its type is known only when a graph is linked."""
         if cls is Flow:
             outputs: Mapping[str, Node] = given[0] if given else named["outputs"]
-            if any(isinstance(item.type, Later) for item in outputs.values()):
+            if Later in [type(item.type) for item in outputs.values()]:
                 from flour.language.late import LateFlow  # few programs are graphs
 
                 late: Any = LateFlow
@@ -277,7 +277,7 @@ class Flow(Signs):
 
         def change(old: Node, read: tuple[Node, ...]) -> Node:
             named = isinstance(old.op, Source) and old.op.label in inputs
-            return inputs[old.op.label] if named else node(old.op, read)  # type: ignore[attr-defined]  # it is a source
+            return inputs[old.op.label] if named else node(old.op, read, old)  # type: ignore[attr-defined]  # it is a source
 
         return self.rebuilt(change, keep=set(inputs.values()))
 

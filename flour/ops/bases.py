@@ -69,7 +69,7 @@ class Elementwise(Op, abstract=True):
         sizes = [value.array.size for value in self.fields().values() if isinstance(value, Blob)]
         rows = np.array(numbers, kind.dtype if is_float(kind) else "float64")
         with np.errstate(all="ignore"):
-            return self.compute(np.repeat(rows[:, None], max(sizes, default=1), axis=1))
+            return self.compute(rows[:, None].repeat(max(sizes, default=1), axis=1))
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         """The function as an expression; `j` is the column number."""

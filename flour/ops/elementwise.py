@@ -20,7 +20,7 @@ from flour.core.errors import ParameterError
 from flour.core.native import Code, FittedNumbers, expression
 from flour.core.op import Array, Columns
 from flour.core.sparse import Sparse
-from flour.core.types import DTYPES, FLOATS, Extent, Scalar, Type, Vector, promote
+from flour.core.types import ANYTHING, DTYPES, FLOATS, Extent, Scalar, Type, Vector, level, promote
 from flour.core.words import Number, cast
 from flour.ops.bases import Elementwise, FloatElementwise
 
@@ -69,33 +69,48 @@ def with_fitted(x: Number, j: int, fitted: Any, native: Callable[[Any, Any], Any
     return cast(native(cast(x, fitted.dtype), fitted[j]), x.dtype)
 
 
-class Subtract(WithParameter):
-    """x - operand, column by column."""
+class Arithmetic(WithParameter, abstract=True):
+    """An operation whose results are as large as one fitted number makes them."""
 
-    monotone = True
+    #: Of the fitted numbers' magnitudes, that one.
+    widest: ClassVar[np.ufunc] = np.maximum
+
+    def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
+        (x,), operand, dtype = inputs, self.operand.array, getattr(kinds[0], "dtype", "")
+        if x == ANYTHING and operand.size:
+            return x
+        plain = operand.size and dtype == "float64" and operand.dtype.kind == "f"
+        size = float(self.widest.reduce(abs(operand), axis=None)) if plain else 0.0
+        if not 0.0 < size < np.inf or x.largest == np.inf:
+            return super().extent(inputs, kinds)
+        results = (abs(float(self.native(each, size))) for each in (x.largest, -x.largest))
+        return Extent(x.nan, level(max(results)))
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [weights]
+
+
+class Subtract(Arithmetic):
+    """x - operand, column by column."""
+
+    monotone = True
 
     @staticmethod
     def native(x: Number, fitted: Number) -> Number:
         return x - fitted
 
 
-class Add(WithParameter):
+class Add(Arithmetic):
     """x + operand, column by column."""
 
     monotone = True
-
-    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
-        return [weights]
 
     @staticmethod
     def native(x: Number, fitted: Number) -> Number:
         return x + fitted
 
 
-class Multiply(WithParameter):
+class Multiply(Arithmetic):
     """x * operand, column by column."""
 
     widest_at_ends = True
@@ -110,10 +125,11 @@ class Multiply(WithParameter):
         return x * fitted
 
 
-class Divide(WithParameter):
+class Divide(Arithmetic):
     """x / operand, column by column."""
 
     widest_at_ends = True
+    widest = np.minimum
     keeps_zero = True
     takes_sparse = True
 
@@ -212,6 +228,8 @@ class Cast(Elementwise):
     def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
         if self.dtype not in FLOATS:
             return Extent(nan=False, largest=1e20, counts=inputs[0].counts)
+        if "float32" not in (self.dtype, getattr(kinds[0], "dtype", "")):
+            return inputs[0]._replace(largest=level(inputs[0].largest))
         return super().extent(inputs, kinds)._replace(counts=inputs[0].counts)
 
     def compute(self, x: NDArray[Any]) -> Any:

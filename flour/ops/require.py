@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect, is_string, numeric, vector
 from flour.core.emission import Column, Emitter, RowValue, ScalarValue, VectorValue
-from flour.core.errors import InputError, ParameterError
+from flour.core.errors import InputError, ParameterError, TypeMismatch
 from flour.core.native import Code, FittedNumbers, Spelled, as_row, write
 from flour.core.node import Node, node
 from flour.core.op import Array, Columns, Op
@@ -63,8 +63,8 @@ class RequireFinite(Op):
         kind = numeric(x, "require_finite")
         width = kind.width if isinstance(kind, Vector) else 1
         for value, dtype in ((self.nan, "bool"), (self.largest, "float64")):
-            fine = value.shape in ((1,), (width,))
-            expect(fine, f"require_finite is for {value.array.size} columns, got {x}")
+            if value.shape not in ((1,), (width,)):
+                raise TypeMismatch(f"require_finite is for {value.array.size} columns, got {x}")
             expect(value.array.dtype == dtype, f"{value.array.dtype} where {dtype} belongs")
         expect(len(self.steps) in (0, 3, 3 * width), f"{len(self.steps)} steps of {width} columns")
         return kind

@@ -103,7 +103,8 @@ def from_sklearn(
                 problem.hint = SAMPLE
             raise
         made = with_checks(made, importer.asked) if checks else without_checks(made)
-        made = without_unread(made)
+        if isinstance(kind, Record):
+            made = without_unread(made)
     if on is None and isinstance(kind, Record) and kind.unread:
         refuse_unreadable(sample, made.inputs().get("X"))
     return made if on is None else made.on(on)
@@ -228,12 +229,11 @@ def _values(root: object) -> Iterator[Any]:
         value: Any = rest.pop()
         kind: Any = type(value)
         looked_at += 1
-        if issubclass(kind, list | tuple):
+        if issubclass(kind, _SEQUENCES):
             some = [each for each in value[:_MOST_VALUES] if _may_hold(_kind_of(each))]
+            rest += [each for each in some if isinstance(each, _SEQUENCES)]
             # Members of an ensemble are of one version: one of each class is enough.
-            alike = {type(each): each for each in some if not isinstance(each, list | tuple)}
-            rest += [each for each in some if isinstance(each, list | tuple)]
-            rest += alike.values()
+            rest += {type(v): v for v in some if not isinstance(v, _SEQUENCES)}.values()
         elif _has_attributes(kind) or (value is root and hasattr(value, "__dict__")):
             yield value
             rest += [each for each in vars(value).values() if _may_hold(_kind_of(each))]
@@ -256,15 +256,14 @@ _kind_of: Callable[[object], Any] = type
 
 @lru_cache(1024)
 def _may_hold(kind: Any) -> bool:
-    return issubclass(kind, list | tuple) or _has_attributes(kind)
+    return issubclass(kind, _SEQUENCES) or _has_attributes(kind)
 
 
 def _strange_parameters(estimator: object) -> str:
     kind: Any = type(estimator)
-    theirs = kind.__module__.startswith("sklearn.") and hasattr(kind, "get_params")
-    if not theirs or not hasattr(kind, "_get_param_names"):  # kernels have the former only
-        return ""  # it is no estimator of theirs
     own, names = _parameters(kind), vars(estimator).keys()
+    if own is None or (own <= names and names.isdisjoint(_GONE)):
+        return ""
     strange = (own - names) or (names & _GONE) - own
     if not strange:
         return ""
@@ -275,8 +274,11 @@ def _strange_parameters(estimator: object) -> str:
 
 
 @lru_cache(512)
-def _parameters(kind: Fitted) -> frozenset[str]:
-    return frozenset(kind._get_param_names())
+def _parameters(kind: Fitted) -> frozenset[str] | None:
+    """The parameters of an estimator of theirs; None of another class."""
+    theirs = kind.__module__.startswith("sklearn.") and hasattr(kind, "get_params")
+    known = theirs and hasattr(kind, "_get_param_names")  # kernels have the former only
+    return frozenset(kind._get_param_names()) if known else None
 
 
 #: Parameters that scikit-learn took away: of logistic regressions, ensembles, column transformers.
@@ -286,6 +288,7 @@ _MEANS = (
     "it is read, and answers, as the installed version does where no difference is known",
     "it is read as data, and answers as that version does",
 )
+_SEQUENCES = (list, tuple)
 #: How many values inside an estimator are looked at for its version.
 _MOST_VALUES = 512
 #: The way to steps that stay Python, of which a file that is read as data has only the names.

@@ -21,6 +21,7 @@ from flour.language.adapters import (
     public_name,
 )
 
+_NUMBER = Scalar("float64")
 #: Whole numbers beyond it are rounded by float64.
 _EXACT = 1 << 53
 
@@ -129,7 +130,7 @@ def column_types(estimator: Fitted, width: int) -> list[Type]:
     """The type of each input column, as far as the fitted state tells (else float64)."""
     kinds: list[Type | None] = [None] * width
     _note(estimator, list(range(width)), kinds)
-    return [kind or Scalar("float64") for kind in kinds]
+    return [kind or _NUMBER for kind in kinds]
 
 
 def _note(estimator: Fitted, columns: list[int], kinds: list[Type | None]) -> None:
@@ -219,20 +220,16 @@ def _entry_points(estimator: Fitted) -> Iterator[Any]:
     for _, child in getattr(estimator, "transformer_list", ()):
         if not isinstance(child, str):
             yield child
-    for attribute in (
-        "best_estimator_",
-        "estimator_",
-        "classifier_",
-        "regressor_",
-        "_preprocessor",
-    ):
-        child = getattr(estimator, attribute, None)
+    for name in ("best_estimator_", "estimator_", "classifier_", "regressor_", "_preprocessor"):
+        child = getattr(estimator, name, None)
         if child is not None and not isinstance(child, str):
             yield child
     for each in getattr(estimator, "calibrated_classifiers_", ())[:1]:
         yield getattr(each, "estimator", None) or each.base_estimator  # to 1.1
     children = getattr(estimator, "estimators_", None)
     if isinstance(children, list):
+        if all(public_name(type(child)).startswith("sklearn.tree.") for child in children):
+            children = children[:1]  # all know the same of their input
         yield from (child for child in children if hasattr(child, "get_params"))
 
 
@@ -350,7 +347,7 @@ def _number(dtype: object) -> str:
 
 def _record_or_vector(names: Any, kinds: list[Type], *, renamed: bool = False) -> Type:
     """A vector where all columns are nameless numbers, else a record."""
-    if names is None and all(kind == Scalar("float64") for kind in kinds):
+    if names is None and kinds.count(_NUMBER) == len(kinds):
         return Vector(len(kinds), given=max(getattr(kind, "given", 0) for kind in kinds))
     if names is None:
         fields = tuple((f"x{j}", kind) for j, kind in enumerate(kinds))

@@ -10,6 +10,7 @@ logarithm of a negative number) is checked there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ from flour.ops.bases import Elementwise
 from flour.ops.require import RequireFinite
 from flour.pickles.standins import StandIn
 from flour.sklearn import stand_ins
+from objectstore import Blob
 
 #: Estimators that look at no value, or leave that to the estimators inside them.
 _UNCHECKED = frozenset(
@@ -141,8 +143,8 @@ class StepDemand(NamedTuple):
     @staticmethod
     def of(refused: RefusedInput, width: int, number: int) -> StepDemand:
         """The demand of a refusal that holds in every column of `width`."""
-        nan = np.array(np.broadcast_to(refused.nan, width))
-        steps = np.full((3, width), number)
+        nan, steps = np.empty(width, np.bool_), np.full((3, width), number)
+        nan[:] = refused.nan
         steps[0, ~nan] = _NONE
         return StepDemand(steps, nan, np.full(width, refused.largest))
 
@@ -194,6 +196,8 @@ def with_checks(program: Flow, asked: Asked) -> Flow:
     """The program with a check for what its steps refuse of the nodes that reach them."""
     asked = [*asked]
     demands = _pulled_back([*program.outputs.values()], asked)
+    if not demands and not any(isinstance(each.op, RequireFinite) for each in program.nodes()):
+        return program
     names = {number: refused.step for number, (_, refused) in enumerate(asked)}
 
     def change(old: Node, inputs: tuple[Node, ...]) -> Node:
@@ -214,9 +218,14 @@ def with_checks(program: Flow, asked: Asked) -> Flow:
     return program.rebuilt(change)
 
 
-def _shortest(values: NDArray[Any]) -> NDArray[Any]:
+def _shortest(values: NDArray[Any]) -> NDArray[Any] | Blob:
     """One value where all columns have the same."""
-    return values[:1] if (values == values[:1]).all() else values
+    alike = len(values) and (values == values[:1]).all()
+    return _single(values[0].item()) if alike else values
+
+
+#: The few limits that all programs have.
+_single = lru_cache(64, typed=True)(lambda value: Blob.of([value]))
 
 
 def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, StepDemand]:
@@ -256,8 +265,8 @@ def _extents(demands: Mapping[Node, StepDemand]) -> dict[Node, tuple[Extent, Ext
         nan, largest = before[item].nan, before[item].largest
         if demand is None:
             return before[item]
-        if np.isfinite(demand.largest).all():
-            largest = min(largest, _most(item), float(demand.largest.max()))
+        if (limit := float(np.maximum.reduce(demand.largest))) <= LARGEST:
+            largest = min(largest, _most(item), limit)
         return extent._replace(nan=nan and not demand.nan.all(), largest=largest)
 
     after = extents(topological([*demands]), checked)
@@ -305,6 +314,9 @@ def _at_inputs(  # noqa: PLR0911 (one for each kind)
     if isinstance(item.op, Source) or _dtype(item.type) not in FLOATS:
         return []
     if isinstance(op, Elementwise):
+        small = op.name in _ARITHMETIC and known[item][0].largest <= LARGEST
+        if small and np.isinf(demand.largest).all():
+            return [(inputs[0], demand)]  # NaN comes of NaN alone
         before = _before(item, op, demand, known[inputs[0]][1])
         return None if before is None else [(inputs[0], before)]
     return [(inputs[0], demand)] if op.name == "Ranks" else None

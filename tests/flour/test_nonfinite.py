@@ -40,6 +40,7 @@ from flour.core.errors import InputError, UnsupportedSetting
 from flour.core.sparse import densify
 from flour.core.types import ANYTHING, FLOATS, LARGEST, LARGEST_SINGLE, Extent, Scalar, Vector
 from flour.ops.bases import Elementwise
+from flour.ops.elementwise import Add, AsFloat, Cast, Divide, Multiply, Subtract
 from flour.sklearn.validation import RefusedInput, with_checks
 from tests.case import Case
 from tests.cases import CASES
@@ -318,6 +319,29 @@ def numbers(kind: Any, extent: Extent, count: int = 64) -> Any:
 def test_no_result_is_beyond_the_stated_extent(case: Case) -> None:
     for extent in (Extent(False, 3.0), Extent(False, 1e200), Extent(True, np.inf)):
         within(case, extent)
+
+
+@pytest.mark.parametrize("kind", [Add, Subtract, Multiply, Divide])
+def test_one_fitted_number_tells_the_extent_of_arithmetic(kind: type[Elementwise]) -> None:
+    odd, own = [0.0, -0.0, np.nan, np.inf, -np.inf, LARGEST, 5e-324], np.random.default_rng(1)
+    sizes = (1e-300, 1e-9, 1.0, 1e9, 1e300)
+    operands = [own.normal(size=3) * size for size in sizes]
+    operands += [np.array([2.0, each]) for each in odd]
+    operands += [np.array([3, -4]), np.ones(2, np.float32), np.empty(0)]
+    largest = (0.0, 1.0, 1e15, LARGEST_SINGLE, 1e200, LARGEST, np.inf)
+    for operand, most, nan, dtype in product(operands, largest, (False, True), FLOATS):
+        given = [Extent(nan, most)], [Vector(len(operand), dtype)]
+        op = kind(operand)
+        with np.errstate(all="ignore"):
+            assert op.extent(*given) == Elementwise.extent(op, *given), (operand, most, dtype)
+
+
+@pytest.mark.parametrize("op", [AsFloat(), Cast("float64"), Cast("float32")], ids=repr)
+def test_the_extent_of_a_cast_is_that_of_its_ends(op: Cast) -> None:
+    for most, nan, dtype in product((1.0, 1e30, 1e200, np.inf), (False, True), (*FLOATS, "int64")):
+        given = [Extent(nan, most)], [Vector(2, dtype)]
+        with np.errstate(all="ignore"):
+            assert op.extent(*given) == Elementwise.extent(op, *given), (most, nan, dtype)
 
 
 def within(case: Case, extent: Extent) -> None:

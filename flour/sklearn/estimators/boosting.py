@@ -133,31 +133,27 @@ def _hist(fit: Fitted, x: Flow, to: Importer) -> Flow:
     trees = [tree for iteration in fit._predictors for tree in iteration]
     if any(renewed(tree) is not tree for tree in trees[:1]):  # one version fitted them all
         trees = [*map(renewed, trees)]
-    starts = np.cumsum([0, *(len(tree.nodes) for tree in trees)])
-    leaves = np.cumsum([0, *(int(tree.nodes["is_leaf"].sum()) for tree in trees)])
-    words = np.cumsum([0, *(tree.raw_left_cat_bitsets.size for tree in trees)])
-    parts = [
-        _hist_nodes(tree.nodes, int(starts[i]), int(leaves[i]), int(words[i]))
-        for i, tree in enumerate(trees)
-    ]
-    nodes = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    words = np.concatenate([tree.raw_left_cat_bitsets.ravel() for tree in trees])
+    sizes = [(len(tree.nodes), tree.raw_left_cat_bitsets.size) for tree in trees]
+    firsts = np.cumsum([(0, 0), *sizes[:-1]], axis=0)
+    every = np.concatenate([tree.nodes for tree in trees])
+    nodes = _hist_nodes(every, *np.repeat(firsts, [size for size, _ in sizes], axis=0).T)
     if to.covers:
-        counts = [tree.nodes["count"].astype(np.float64) for tree in trees]
-        nodes["cover"] = np.concatenate(counts)
-    if not words[-1]:
-        del nodes["category"], nodes["length"]
+        nodes["cover"] = every["count"].astype(np.float64)
+    if len(words):
+        nodes["words"] = words
     else:
-        nodes["words"] = np.concatenate([tree.raw_left_cat_bitsets.ravel() for tree in trees])
+        del nodes["category"], nodes["length"]
     return Trees(
         **nodes,
-        roots=starts[:-1].astype(np.int32),
+        roots=_i4(firsts[:, 0]),
         target=np.tile(np.arange(outputs, dtype=np.int32), len(fit._predictors)),
         base=np.asarray(fit._baseline_prediction, np.float64).reshape(-1),
     )(_hist_columns(fit, x, to))
 
 
 def _hist_nodes(
-    nodes: NDArray[Any], first_node: int, first_leaf: int, first_word: int
+    nodes: NDArray[Any], first_node: NDArray[np.int64], first_word: NDArray[np.int64]
 ) -> dict[str, NDArray[Any]]:
     inner = nodes["is_leaf"] == 0
     if "is_categorical" not in (nodes.dtype.names or ()):  # to 0.23
@@ -166,7 +162,7 @@ def _hist_nodes(
     else:
         limits, categorical = nodes["num_threshold"], inner & (nodes["is_categorical"] != 0)
         places = first_word + 8 * nodes["bitset_idx"].astype(int)
-    number = first_leaf + np.cumsum(~inner) - 1
+    number = np.cumsum(~inner) - 1
     directions = np.where(nodes["missing_go_to_left"] != 0, LEFT, RIGHT)
     return {
         "feature": np.where(inner, _i4(nodes["feature_idx"]), np.int32(-1)),

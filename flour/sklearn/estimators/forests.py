@@ -19,39 +19,34 @@ def table(trees: Sequence[Any], columns: Sequence[Any] | None = None) -> dict[st
 
     scikit-learn narrows values to float32, and compares them with float64 thresholds.
     """
-    starts = np.cumsum([0, *(tree.node_count for tree in trees)])
-    leaves = np.cumsum([0, *(tree.n_leaves for tree in trees)])
-    parts = [
-        _nodes(tree, int(start), int(leaf), None if columns is None else columns[i])
-        for i, (tree, start, leaf) in enumerate(zip(trees, starts, leaves, strict=False))
-    ]
-    nodes = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    return {**nodes, "roots": starts[:-1].astype(np.int32)}
+    counts = [tree.node_count for tree in trees]
+    roots = np.cumsum([0, *counts[:-1]])
+    start = np.repeat(roots, counts)
+    left, right, threshold = (
+        np.concatenate([getattr(tree, name) for tree in trees])
+        for name in ("children_left", "children_right", "threshold")
+    )
+    inner = left >= 0
+    features = [tree.feature for tree in trees]
+    if columns is not None:  # a leaf has a mark below zero, which is no column
+        features = [np.asarray(columns[i])[np.maximum(f, 0)] for i, f in enumerate(features)]
+    to_left: list[Any] = [getattr(tree, "missing_go_to_left", None) for tree in trees]
+    # To 1.2 none takes NaN; later every inner node sends it one way or the other.
+    ways = RIGHT if to_left[0] is None else np.where(np.concatenate(to_left) != 0, LEFT, RIGHT)
+    return {
+        "feature": np.where(inner, np.concatenate(features), -1).astype(np.int32),
+        "threshold": np.where(inner, threshold, 0.0),
+        "left": np.where(inner, left + start, np.cumsum(~inner) - 1).astype(np.int32),
+        "right": np.where(inner, right + start, 0).astype(np.int32),
+        "missing": np.where(inner, ways, COMPARED).astype(np.uint8),
+        "roots": roots.astype(np.int32),
+    }
 
 
 def covers(trees: Sequence[Any], to: Importer) -> dict[str, NDArray[np.float64]]:
     """The weight of the training rows that reached each node, where covers are asked for."""
     counts = [tree.weighted_n_node_samples for tree in trees] if to.covers else []
     return {"cover": np.concatenate(counts)} if counts else {}
-
-
-def _nodes(
-    tree: Fitted, start: int, leaf: int, columns: NDArray[Any] | None
-) -> dict[str, NDArray[Any]]:
-    inner = tree.children_left >= 0
-    feature = np.where(inner, tree.feature, 0)  # a leaf has a mark there, which is no column
-    feature = feature if columns is None else np.asarray(columns)[feature]
-    number = leaf + np.cumsum(~inner) - 1
-    to_left = getattr(tree, "missing_go_to_left", np.zeros(len(inner)))  # to 1.2 none takes NaN
-    ways = np.where(np.asarray(to_left) != 0, LEFT, RIGHT)
-    return {
-        "feature": np.where(inner, feature, -1).astype(np.int32),
-        "threshold": np.where(inner, tree.threshold, 0.0),
-        "left": np.where(inner, tree.children_left + start, number).astype(np.int32),
-        "right": np.where(inner, tree.children_right + start, 0).astype(np.int32),
-        # Every inner node sends NaN one way or the other.
-        "missing": np.where(inner, ways, COMPARED).astype(np.uint8),
-    }
 
 
 def forest(
@@ -107,6 +102,9 @@ class _TreeOfShares:
 def _shares(estimators: Sequence[Any]) -> list[Any]:
     """The trees of classifiers; to 1.3, nodes hold weights of rows, and predicting divides them."""
     trees = [each.tree_ for each in estimators]
+    values = np.concatenate([tree.value for tree in trees])
+    if (np.abs(values @ np.ones(values.shape[2]) - 1) <= 1e-6).all():
+        return trees
     for at, tree in enumerate(trees):
         totals = tree.value.sum(axis=2, keepdims=True)
         weights = np.abs(totals - 1) > 1e-6
