@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 from oven.compiler.kinds import INT64, KINDS, Mismatch
 from oven.compiler.portable import StageWord, missing
 from oven.errors import NotExportable
-from oven.export import c_words
+from oven.export import c_words, small
 from oven.export.c_code import CFunction, CModule, CValue, c_type, converted
 from oven.export.image import CallerArray, Image
 
-#: Zeros behind every array, as whole words are read at its end.
+#: Zeros behind every array, as whole words of texts are read at its end.
 _BEHIND = 64
 
 
-def header(image: Image) -> str:
-    """The face of an artefact for C."""
-    return "\n".join(_header(image)) + "\n"
+def header(image: Image, said: Sequence[str] = ()) -> str:
+    """The face of an artefact for C, with what is said about it."""
+    return "\n".join(_header(image, said)) + "\n"
 
 
-def _header(image: Image) -> Iterator[str]:
+def _header(image: Image, said: Sequence[str]) -> Iterator[str]:
     name = image.name
     guard = f"PRETZEL_{name.upper()}_H"
-    yield f"/* {image.about} */"
+    yield from (f"/* {line} */" for line in (image.about, *said))
     yield from (f"#ifndef {guard}", f"#define {guard}", "")
     yield from ("#include <stdbool.h>", "#include <stddef.h>", "#include <stdint.h>", "")
     yield from ("#ifdef __cplusplus", 'extern "C" {', "#endif", "")
@@ -80,7 +80,7 @@ def _row(each: CallerArray) -> str:
 
 def source(image: Image) -> str:
     """The whole of an artefact in C."""
-    vocabulary = dict(c_words.vocabulary())
+    vocabulary = dict(c_words.vocabulary(single=image.single))
     words: dict[str, _Calls] = {}
     for name, text in image.functions.items():
         lacking = missing(text, {*vocabulary, *image.functions})
@@ -94,8 +94,10 @@ def source(image: Image) -> str:
     except Mismatch as problem:
         raise NotExportable("this program has no form in C", found=str(problem)) from problem
     parts = [_HEAD.format(name=image.name, about=image.about)]
-    parts += [c_words.helper(name) for name in module.used]
-    parts += [*module.structs.values(), *module.functions]
+    used, texts = [*module.used], [*module.structs.values(), *module.functions]
+    if image.single:
+        used, texts = ([*dict.fromkeys(map(small.narrowed, each))] for each in (used, texts))
+    parts += [*map(c_words.helper, used), *texts]
     parts += [*_parameters(image), _table(image), _entries(image)]
     return "\n".join(parts)
 
@@ -118,7 +120,7 @@ def _parameters(image: Image) -> Iterator[str]:
         array = _plain(blob.array.reshape(-1))
         kind = "uint8_t" if array.dtype == bool else c_type(KINDS[str(array.dtype)])
         items = array.astype(np.uint8) if array.dtype == bool else array
-        size = f"{array.size} + {_BEHIND // array.itemsize}"
+        size = f"{array.size or 1} + {0 if image.single else _BEHIND // array.itemsize}"
         texts = [_number(item) for item in items.tolist()] or ["0"]
         lines = [", ".join(texts[k : k + 8]) for k in range(0, len(texts), 8)]
         yield f"static const {kind} parameter_{number}[{size}] = {{"

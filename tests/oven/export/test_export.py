@@ -232,7 +232,7 @@ def test_sanitizers(name: str, tmp_path: Path) -> None:
     plan, _ = models.fitted(name)
     export(plan, tmp_path, to="c", name="m", verify=False)
     main = tmp_path / "main.c"
-    main.write_text(_HOSTILE[name != "forest"], encoding="utf-8")
+    main.write_text(HOSTILE[name != "forest"], encoding="utf-8")
     binary = tmp_path / "main"
     strict = ["-std=c99", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     strict += ["-Wall", "-Wextra", "-Werror"]
@@ -244,7 +244,7 @@ def test_sanitizers(name: str, tmp_path: Path) -> None:
 
 
 #: Texts of random bytes, cut characters among them; numbers of every kind.
-_HOSTILE = (
+HOSTILE = (
     """
 #include "m.h"
 #include <stdio.h>
