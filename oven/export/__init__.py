@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, get_args
 from oven.compiler.levels import architecture as _kind
 from oven.errors import NotExportable
 from oven.export import replay, targets
-from oven.export.c_file import header, write_c
+from oven.export.c_file import header, write_c, write_faces
 from oven.export.image import Image, identifier, image_of
 from oven.export.npm import write_demo, write_package
 from oven.export.objects import write_object
@@ -93,7 +93,7 @@ def export(  # noqa: PLR0913 (each is an option)
             done = (replay.compare if float32 else replay.check)(image, sample, answers(sample))
         report = measured(image, files[1], target, cpus, done) if float32 else None
         if report is not None:
-            files[0].write_text(header(image, report.lines()), encoding="utf-8")
+            write_faces(image, work, report.lines())
         if to == "npm":
             files.append(write_demo(image, work, sample))
         into = Path(folder)
@@ -126,11 +126,10 @@ def _shared(image: Image, work: Path, triple: str, levels: Sequence[str]) -> Art
     code, library = work / "code.o", work / f"{image.name}.so"
     objects = write_object(image, triple, code, levels)
     targets.link_shared(objects, library, triple)
-    face = work / f"{image.name}.h"
-    face.write_text(header(image), encoding="utf-8")
+    faces = write_faces(image, work)
     own = _kind(triple) == _kind(targets.this_machine())
     answers = (lambda sample: replay.by_library(image, sample, library)) if own else None
-    return [library, face], answers
+    return [library, *faces], answers
 
 
 def _source(image: Image, work: Path, *_: object) -> Artefact:

@@ -187,12 +187,43 @@ const char *{name}_version(void) {{
 """
 
 
-def write_c(image: Image, folder: Path) -> list[Path]:
-    """Write the header and the source."""
-    made = [folder / f"{image.name}.h", folder / f"{image.name}.c"]
-    made[0].write_text(header(image), encoding="utf-8")
-    made[1].write_text(source(image), encoding="utf-8")
+def arrow(image: Image) -> str:
+    """A header by which the artefact takes rows of Arrow's C data interface."""
+    known, columns, inputs = image.plan.reader.nulls.learn().nan, list[str](), list[str]()
+    for k, each in enumerate(image.inputs):
+        is_text = each.dtype == "string"
+        kind = f"{image.name}_text" if is_text else c_type(KINDS[each.dtype])
+        inputs.append(f"(const {kind} *)(void *)at[{k}]")
+        letter = "tn"[each.label in known] if is_text else each.dtype[0]
+        columns.append(f"{{{literal(each.label)}, '{letter}', sizeof({kind}), {each.width}}}")
+    outputs = (f"output->{each.name} + {each.width} * done" for each in image.outputs)
+    parts = {
+        "MODEL": image.name,
+        "@ABOUT@": image.about,
+        "@COUNT@": str(len(image.inputs)),
+        "@COLUMNS@": ", ".join(columns),
+        "@INPUTS@": ", ".join([*inputs, *["longest"] * image.texts]),
+        "@OUTPUTS@": ", ".join(outputs),
+        "@REAL@": "float" if image.single else "double",
+    }
+    text = Path(__file__).with_name("arrow.h").read_text(encoding="utf-8")
+    return re.sub(r"MODEL|@\w+@", lambda found: parts[found[0]], text)
+
+
+def write_faces(image: Image, folder: Path, said: Sequence[str] = ()) -> list[Path]:
+    """Write the header, and that for Arrow."""
+    made = [folder / f"{image.name}.h", folder / f"{image.name}_arrow.h"]
+    made[0].write_text(header(image, said), encoding="utf-8")
+    made[1].write_text(arrow(image), encoding="utf-8")
     return made
+
+
+def write_c(image: Image, folder: Path) -> list[Path]:
+    """Write the headers and the source."""
+    face, more = write_faces(image, folder)
+    made = folder / f"{image.name}.c"
+    made.write_text(source(image), encoding="utf-8")
+    return [face, made, more]
 
 
 _HEAD = """\

@@ -114,9 +114,9 @@ def test_c(tmp_path: Path) -> None:
     """Strict C99, verified and told apart by what it is made of."""
     plan, rows = models.fitted("logistic")
     made = export(plan, tmp_path, to="c", name="my model", rows=rows[:100], outputs=["label"])
-    assert [each.name for each in made.files] == ["my_model.h", "my_model.c"]
+    assert [each.name for each in made.files] == ["my_model.h", "my_model.c", "my_model_arrow.h"]
     assert (made.rows, plan.digest in made.about) == (100, False), "a plan of one output"
-    face, text = (each.read_text(encoding="utf-8") for each in made.files)
+    face, text, _ = (each.read_text(encoding="utf-8") for each in made.files)
     assert "const double *X; /* X: 6 values for each row */" in face
     assert r'my_model_label_labels[] = {"no", "perhaps", "\303\247a"};' in face
     assert "probabilities" not in face
@@ -435,7 +435,7 @@ def test_strict_c(compiler: str, tmp_path: Path) -> None:
     """Programs without a model are exported as well, whatever the width of their numbers."""
     if which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    _, text = export(_small(), tmp_path, to="c", verify=False).files
+    _, text, _ = export(_small(), tmp_path, to="c", verify=False).files
     strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-c"]
     strict += ["-o", str(tmp_path / "o")]
     subprocess.run([compiler, *strict, str(text)], check=True, timeout=60)

@@ -48,13 +48,23 @@ def test_float32_is_near_the_plan(name: str, tmp_path: Path) -> None:
     assert apart.far == 0
     assert apart.equal == (None if name in {"categories", "xgboost"} else 1.0)
     assert apart.trees == (name not in {"logistic", "mlp"})
-    face, text = (each.read_text(encoding="utf-8") for each in made.files)
+    face, text, _ = (each.read_text(encoding="utf-8") for each in made.files)
     assert "double" not in face + text
     assert made.report is not None
     assert all(f"/* {line} */" in face for line in made.report.lines())
     strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wdouble-promotion", "-Werror", "-O1"]
     for compiler in filter(which, ("gcc", "clang")):
         command = [compiler, *strict, "-c", "m.c", "-o", "m.o"]
+        subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+        command = [
+            compiler,
+            *strict[:4],
+            "-Werror",
+            "-fsyntax-only",
+            "-include",
+            "m_arrow.h",
+            "m.c",
+        ]
         subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
 
 

@@ -83,7 +83,7 @@ def test_export(pretzel: Pretzel, place: Place) -> None:
     ran = pretzel("export", place.models / "shift", "--to", "c", "--out", into, "--no-verify")
     assert ran.code == 0
     assert "not verified" in ran.out
-    assert sorted(each.name for each in into.iterdir()) == ["shift.c", "shift.h"]
+    assert sorted(each.name for each in into.iterdir()) == ["shift.c", "shift.h", "shift_arrow.h"]
     wrong = pretzel("export", place.models / "shift", "--to", "c", "--out", into, "--outputs", "a")
     assert wrong.code == 1
     assert "there is no such output" in wrong.err
