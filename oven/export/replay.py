@@ -239,7 +239,7 @@ def compare(image: Image, sample: AnsweredRows, answers: Answers) -> Differences
         large = size >= RELATIVE
         relative = max(relative, float((apart[large] / size[large]).max(initial=0.0)))
         far |= (apart > FAR * np.maximum(1.0, size)).any(axis=1)
-    if far.mean() > _MOST_FAR:
+    if far.mean() > _MOST_FAR or not np.isfinite(absolute):
         raise NotExportable(
             "float32 is too short for this model: too many answers are others",
             found=f"{far.sum():,} of {far.size:,} rows are further away than {FAR}",

@@ -44,7 +44,8 @@ class Report(NamedTuple):
                 f"float32; the numbers of {rows:,} rows are within {absolute:.1e} of those of the "
                 f"float64 plan, from {RELATIVE} on within {relative:.1e} of their size"
             )
-            said += [f"labels are equal for {equal:.2%} of rows"] if equal is not None else []
+            if equal is not None:
+                said.append(f"labels are equal for {round(equal * rows):,} of them")
             why = " (next to a tree's threshold, a row may take the other side)" * trees
             said.append(f"{far:,} rows are further away than {FAR}{why}")
         said.append(f"constants {self.constants:,} bytes, scratch memory {self.scratch:,}")

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import oven
+from flour.core.types import Vector
+from flour.language.flow import outputs, source
 from flour.ops.trees.walk import Walk
 from oven.errors import NotExportable
-from oven.export import Exported, export, replay, report
+from oven.export import Exported, export, image, replay, report
 from tests.oven.export import models
 from tests.oven.export.test_export import HOSTILE
 
@@ -85,6 +88,20 @@ def test_rows_next_to_thresholds(tmp_path: Path) -> None:
     assert f"{_apart(made).far} rows are further away than 0.0001 (next to a tree's" in face
     with pytest.raises(NotExportable, match="float32 is too short for this model"):
         _exported("lightgbm", tmp_path, np.nextafter(at, np.inf))
+
+
+def test_what_float32_cannot_hold(tmp_path: Path) -> None:
+    """One row whose answer is no number any more, and a parameter beyond float32."""
+    made = image.image_of(models.fitted("logistic").plan, "m", "1", float32=True)
+    sample = replay.sample_of(made, models.fitted("logistic").plan)
+    answers = {name: np.array(column) for name, column in sample.outputs.items()}
+    assert replay.compare(made, sample, answers).absolute == 0
+    answers["scores"][3, 1] = np.nan
+    with pytest.raises(NotExportable, match="float32 is too short"):
+        replay.compare(made, sample, answers)
+    large = oven.bake(outputs(value=source("x", Vector(2)) * 1e200), background=False)
+    with pytest.raises(NotExportable, match="a parameter is beyond float32"):
+        export(large, tmp_path, to="c", float32=True)
 
 
 @pytest.mark.parametrize(
