@@ -267,6 +267,7 @@ class Model:
         outputs: Sequence[str] = (),
         rows: object = None,
         blocks: bool = False,
+        float32: bool = False,
     ) -> Exported:
         """Write the model for programs without Python: c, so, wasm, wasi or npm.
 
@@ -278,7 +279,14 @@ class Model:
         from oven.export import export
 
         return export(
-            self.plan, folder, to=to, name=name, outputs=outputs, rows=rows, blocks=blocks
+            self.plan,
+            folder,
+            to=to,
+            name=name,
+            outputs=outputs,
+            rows=rows,
+            blocks=blocks,
+            float32=float32,
         )
 
     def __getattr__(self, name: str) -> Any:

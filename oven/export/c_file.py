@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 from oven.compiler.kinds import INT64, KINDS, Mismatch
 from oven.compiler.portable import StageWord, missing
 from oven.errors import NotExportable
-from oven.export import c_words
+from oven.export import c_words, small
 from oven.export.c_code import CFunction, CModule, CValue, c_type, converted
 from oven.export.image import CallerArray, Image
 
-#: Zeros behind every array, as whole words are read at its end.
+#: Zeros behind every array, as whole words of texts are read at its end.
 _BEHIND = 64
 
 
-def header(image: Image) -> str:
-    """The face of an artefact for C."""
-    return "\n".join(_header(image)) + "\n"
+def header(image: Image, said: Sequence[str] = ()) -> str:
+    """The face of an artefact for C, with what is said about it."""
+    return "\n".join(_header(image, said)) + "\n"
 
 
-def _header(image: Image) -> Iterator[str]:
+def _header(image: Image, said: Sequence[str]) -> Iterator[str]:
     name = image.name
     guard = f"PRETZEL_{name.upper()}_H"
-    yield f"/* {image.about} */"
+    yield from (f"/* {line} */" for line in (image.about, *said))
     yield from (f"#ifndef {guard}", f"#define {guard}", "")
     yield from ("#include <stdbool.h>", "#include <stddef.h>", "#include <stdint.h>", "")
     yield from ("#ifdef __cplusplus", 'extern "C" {', "#endif", "")
@@ -80,7 +80,7 @@ def _row(each: CallerArray) -> str:
 
 def source(image: Image) -> str:
     """The whole of an artefact in C."""
-    vocabulary = dict(c_words.vocabulary())
+    vocabulary = dict(c_words.vocabulary(single=image.single))
     words: dict[str, _Calls] = {}
     for name, text in image.functions.items():
         lacking = missing(text, {*vocabulary, *image.functions})
@@ -94,8 +94,10 @@ def source(image: Image) -> str:
     except Mismatch as problem:
         raise NotExportable("this program has no form in C", found=str(problem)) from problem
     parts = [_HEAD.format(name=image.name, about=image.about)]
-    parts += [c_words.helper(name) for name in module.used]
-    parts += [*module.structs.values(), *module.functions]
+    used, texts = [*module.used], [*module.structs.values(), *module.functions]
+    if image.single:
+        used, texts = ([*dict.fromkeys(map(small.narrowed, each))] for each in (used, texts))
+    parts += [*map(c_words.helper, used), *texts]
     parts += [*_parameters(image), _table(image), _entries(image)]
     return "\n".join(parts)
 
@@ -118,7 +120,7 @@ def _parameters(image: Image) -> Iterator[str]:
         array = _plain(blob.array.reshape(-1))
         kind = "uint8_t" if array.dtype == bool else c_type(KINDS[str(array.dtype)])
         items = array.astype(np.uint8) if array.dtype == bool else array
-        size = f"{array.size} + {_BEHIND // array.itemsize}"
+        size = f"{array.size or 1} + {0 if image.single else _BEHIND // array.itemsize}"
         texts = [_number(item) for item in items.tolist()] or ["0"]
         lines = [", ".join(texts[k : k + 8]) for k in range(0, len(texts), 8)]
         yield f"static const {kind} parameter_{number}[{size}] = {{"
@@ -185,12 +187,43 @@ const char *{name}_version(void) {{
 """
 
 
-def write_c(image: Image, folder: Path) -> list[Path]:
-    """Write the header and the source."""
-    made = [folder / f"{image.name}.h", folder / f"{image.name}.c"]
-    made[0].write_text(header(image), encoding="utf-8")
-    made[1].write_text(source(image), encoding="utf-8")
+def arrow(image: Image) -> str:
+    """A header by which the artefact takes rows of Arrow's C data interface."""
+    known, columns, inputs = image.plan.reader.nulls.learn().nan, list[str](), list[str]()
+    for k, each in enumerate(image.inputs):
+        is_text = each.dtype == "string"
+        kind = f"{image.name}_text" if is_text else c_type(KINDS[each.dtype])
+        inputs.append(f"(const {kind} *)(void *)at[{k}]")
+        letter = "tn"[each.label in known] if is_text else each.dtype[0]
+        columns.append(f"{{{literal(each.label)}, '{letter}', sizeof({kind}), {each.width}}}")
+    outputs = (f"output->{each.name} + {each.width} * done" for each in image.outputs)
+    parts = {
+        "MODEL": image.name,
+        "@ABOUT@": image.about,
+        "@COUNT@": str(len(image.inputs)),
+        "@COLUMNS@": ", ".join(columns),
+        "@INPUTS@": ", ".join([*inputs, *["longest"] * image.texts]),
+        "@OUTPUTS@": ", ".join(outputs),
+        "@REAL@": "float" if image.single else "double",
+    }
+    text = Path(__file__).with_name("arrow.h").read_text(encoding="utf-8")
+    return re.sub(r"MODEL|@\w+@", lambda found: parts[found[0]], text)
+
+
+def write_faces(image: Image, folder: Path, said: Sequence[str] = ()) -> list[Path]:
+    """Write the header, and that for Arrow."""
+    made = [folder / f"{image.name}.h", folder / f"{image.name}_arrow.h"]
+    made[0].write_text(header(image, said), encoding="utf-8")
+    made[1].write_text(arrow(image), encoding="utf-8")
     return made
+
+
+def write_c(image: Image, folder: Path) -> list[Path]:
+    """Write the headers and the source."""
+    face, more = write_faces(image, folder)
+    made = folder / f"{image.name}.c"
+    made.write_text(source(image), encoding="utf-8")
+    return [face, made, more]
 
 
 _HEAD = """\

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from oven.compiler import functions, portable
 from oven.compiler.intrinsics.base import Routine
@@ -52,8 +53,8 @@ class Written:
 
 
 @cache
-def vocabulary() -> Mapping[str, CWord | Routine | int]:
-    """The words that C has."""
+def vocabulary(*, single: bool = False) -> Mapping[str, CWord | Routine | int]:
+    """The words that C has; where its floats have 32 bits, functions are those of this width."""
     made: dict[str, CWord | Routine | int] = {
         name: word
         for name, word in portable.vocabulary().items()
@@ -61,7 +62,7 @@ def vocabulary() -> Mapping[str, CWord | Routine | int]:
     }
     for name in ("permutes128", "bit_masks", "wide_registers"):
         made[name] = 0
-    made |= {**_memory(), **_numbers(), **_lanes()}
+    made |= {**_memory(), **_numbers("float32" * single), **_lanes()}
     made |= {function.__name__: Routine(function) for function in scalar_words.WORDS}
     return made
 
@@ -86,7 +87,7 @@ def _stack(code: CFunction, arguments: Sequence[CValue]) -> CValue:
     return CValue(INT64, f"(int64_t)(intptr_t){code.room(words.number)}", 8)
 
 
-def _numbers() -> dict[str, CWord]:
+def _numbers(width: str) -> dict[str, CWord]:
     made: dict[str, CWord] = {}
     for name, kind in KINDS.items():
         made[name] = Written(_to(kind))
@@ -95,8 +96,9 @@ def _numbers() -> dict[str, CWord]:
     made |= {name: Written(_libm(name)) for name in ("sqrt", "floor", "ceil", "trunc", "rint")}
     own = {"exp": functions.EXP, "log": functions.LOG, "tanh": functions.TANH}
     own |= {"exp_alone": functions.EXP, "log_alone": functions.LOG}
-    made |= {name: Written(_by_width(widths)) for name, widths in own.items()}
-    made |= {name: Written(_in_float64(Routine(each))) for name, each in portable.OWN.items()}
+    made |= {name: Written(_by_width(widths, width)) for name, widths in own.items()}
+    if not width:
+        made |= {name: Written(_in_float64(Routine(each))) for name, each in portable.OWN.items()}
     for kind in (FLOAT64, FLOAT32):
         made[f"loose_add_{kind.name}"] = _operation(kind, "+", 6)
         made[f"loose_mul_{kind.name}"] = _operation(kind, "*", 7)
@@ -173,10 +175,10 @@ def _libm(name: str) -> Writer:
     return write
 
 
-def _by_width(widths: Mapping[str, Callable[..., float]]) -> Writer:
+def _by_width(widths: Mapping[str, Callable[..., float]], width: str) -> Writer:
     def write(code: CFunction, arguments: Sequence[CValue]) -> CValue:
         value = _float(*arguments)
-        return code.routine(Routine(widths[value.kind.name]), [value])
+        return code.routine(Routine(widths[width or value.kind.name]), [value])
 
     return write
 
@@ -227,107 +229,7 @@ def helper(name: str) -> str:
     return text.replace("SIZE", str(max(of.bits, 8) // 8))
 
 
-_C = """\
-TYPE ld_TYPE(int64_t base, int64_t index) {
-    TYPE value;
-    memcpy(&value, (const char *)(intptr_t)(base + SIZE * index), SIZE);
-    return value;
-}
-
-bool ld_bool(int64_t base, int64_t index) {
-    return *((const unsigned char *)(intptr_t)base + index) != 0;
-}
-
-void st_TYPE(int64_t base, int64_t index, TYPE value) {
-    memcpy((char *)(intptr_t)(base + SIZE * index), &value, SIZE);
-}
-
-void st_bool(int64_t base, int64_t index, bool value) {
-    *((unsigned char *)(intptr_t)base + index) = value;
-}
-
-void vst_TYPE(int64_t base, int64_t index, TYPE value, int64_t some) {
-    if (some > 0) memcpy((char *)(intptr_t)(base + SIZE * index), &value, SIZE);
-}
-
-int64_t ld_pointer(int64_t base) {
-    const char *value;
-    memcpy(&value, (const char *)(intptr_t)base, sizeof value);
-    return (int64_t)(intptr_t)value;
-}
-
-TYPE min_TYPE(TYPE a, TYPE b) {
-    return b < a ? b : a;
-}
-
-TYPE max_TYPE(TYPE a, TYPE b) {
-    return b > a ? b : a;
-}
-
-TYPE power_TYPE(TYPE base, int64_t exponent) {
-    TYPE made = 1;
-    for (; exponent > 0; exponent >>= 1) {
-        if (exponent & 1) made = made * base;
-        if (exponent > 1) base = base * base;
-    }
-    return made;
-}
-
-int64_t abs_int64(int64_t a) {
-    return a < 0 ? -a : a;
-}
-
-int64_t wrap_add(int64_t a, int64_t b) {
-    return (int64_t)((uint64_t)a + (uint64_t)b);
-}
-
-int64_t wrap_mul(int64_t a, int64_t b) {
-    return (int64_t)((uint64_t)a * (uint64_t)b);
-}
-
-int64_t floor_div(int64_t a, int64_t b) {
-    if (b == 0 || (a == INT64_MIN && b == -1)) return 0;
-    return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
-}
-
-int64_t floor_mod(int64_t a, int64_t b) {
-    if (b == 0 || (a == INT64_MIN && b == -1)) return 0;
-    return a % b != 0 && (a % b < 0) != (b < 0) ? a % b + b : a % b;
-}
-
-uint64_t ufloor_div(uint64_t a, uint64_t b) {
-    return b == 0 ? 0 : a / b;
-}
-
-uint64_t ufloor_mod(uint64_t a, uint64_t b) {
-    return b == 0 ? 0 : a % b;
-}
-
-int64_t bits_float64(double value) {
-    int64_t made;
-    memcpy(&made, &value, 8);
-    return made;
-}
-
-int64_t bits_float32(float value) {
-    int32_t made;
-    memcpy(&made, &value, 4);
-    return made;
-}
-
-double of_bits_float64(int64_t number) {
-    double made;
-    memcpy(&made, &number, 8);
-    return made;
-}
-
-float of_bits_float32(int64_t number) {
-    uint32_t low = (uint32_t)(uint64_t)number;
-    float made;
-    memcpy(&made, &low, 4);
-    return made;
-}
-"""
+_C = Path(__file__).with_name("helpers.c").read_text(encoding="utf-8")
 #: Each helper by its name, with TYPE and SIZE where it has a form for each type.
 _HELPERS = {
     text.split("(", 1)[0].rsplit(" ", 1)[1]: f"static inline {text.strip()}\n"

@@ -24,6 +24,7 @@ from oven.codegen.stages import LABELS, PYTHON, Stage, Value, cut, is_text, row_
 from oven.compiler import portable
 from oven.compiler.machine import Compiler
 from oven.errors import NotExportable
+from oven.export import small
 from oven.optimise.rewrite import optimise
 from oven.plans.plan import Plan
 from oven.plans.skeleton import one_run
@@ -69,6 +70,8 @@ class Image(NamedTuple):
     functions: dict[str, str]
     #: The stages' parameter tables: numbers, and parameters in the place of their addresses.
     table: tuple[int | Blob, ...]
+    #: True if its floats have 32 bits, and rows are taken one by one.
+    single: bool = False
 
     @property
     def texts(self) -> bool:
@@ -84,22 +87,32 @@ class Image(NamedTuple):
     def digest(self) -> str:
         """The digest of all that the artefact is made of."""
         words = (word.digest if isinstance(word, Blob) else str(word) for word in self.table)
-        return combine(self.name, self.version, *self.functions.values(), *words)
+        width = ["float32"] * self.single
+        return combine(self.name, self.version, *self.functions.values(), *words, *width)
 
     @property
     def about(self) -> str:
         """Name, version and digests in one line."""
-        return f"{self.name} {self.version}, plan {self.plan.digest}, image {self.digest}"
+        width = ", float32" * self.single
+        return f"{self.name} {self.version}, plan {self.plan.digest}, image {self.digest}{width}"
 
 
 def image_of(
-    plan: Plan, name: str, version: str, wanted: Sequence[str] = (), *, blocks: bool = False
+    plan: Plan,
+    name: str,
+    version: str,
+    wanted: Sequence[str] = (),
+    *,
+    blocks: bool = False,
+    float32: bool = False,
 ) -> Image:
     """The image of a plan for these outputs; NotExportable tells what cannot be exported."""
-    made = portable_plan(plan, wanted, blocks=blocks)
+    made = portable_plan(plan, wanted, blocks=blocks, float32=float32)
     version = re.sub(r"[^\w.+-]", "_", version, flags=re.ASCII)
     stages, roots = made.program.stages, list(made.leaves.values())
-    layout = one_run(stages, roots)
+    if float32:
+        stages = tuple(map(small.one_row, stages))
+    layout = one_run(stages, roots, tile=int(float32))
     if layout is None or layout.form.stored:
         wide = [n for s in stages for n in s.outputs if s.stores(n)]
         stored = "stored numbers of wide sparse vectors are not passed on in exports"
@@ -108,18 +121,22 @@ def image_of(
             where=_places(made, wide or roots),
             hint="ask for outputs behind this step with outputs=...",
         )
-    writer = _RunWriter(layout, {leaf: name for name, leaf in made.leaves.items()})
+    names = {leaf: name for name, leaf in made.leaves.items()}
+    writer = _RunWriter(layout, names, single=float32)
     inputs, outputs = writer.inputs(), writer.outputs()
     functions = {"copy_text": _COPY_TEXT} if writer.texts else {}
     functions |= {f"stage_{k}": stage.source for k, stage in enumerate(layout.stages)}
     functions |= {"scratch_size": writer.scratch_size(), "run": writer.run()}
-    return Image(name, version, made, inputs, outputs, functions, writer.table)
+    return Image(name, version, made, inputs, outputs, functions, writer.table, float32)
 
 
-def portable_plan(plan: Plan, wanted: Sequence[str] = (), *, blocks: bool = False) -> Plan:
+def portable_plan(
+    plan: Plan, wanted: Sequence[str] = (), *, blocks: bool = False, float32: bool = False
+) -> Plan:
     """The plan of these outputs whose answers have the same bits on every processor.
 
-    With `blocks` it has code and tables for many rows at once, too.
+    With `blocks` it has code and tables for many rows at once, too; `float32` refuses what has no
+    form in such numbers.
     """
     unknown = [name for name in wanted if name not in plan.outputs]
     if unknown:
@@ -134,6 +151,9 @@ def portable_plan(plan: Plan, wanted: Sequence[str] = (), *, blocks: bool = Fals
     def check(stages: Sequence[Stage]) -> None:
         for stage in stages:
             _check(stage, origins)
+            for item in stage.nodes if float32 else ():
+                if item.op.name not in small.OPERATORS:
+                    raise _refused("it has no form in float32", item, origins)
 
     way: Compiler = "portable_blocks" if blocks else "portable"
     return Plan(flow, runs, exact=plan.exact, background=False, check=check, compiler=way)
@@ -195,8 +215,10 @@ KEYWORDS = frozenset(
 class _RunWriter:
     """Writes `run` and `scratch_size`, and lists the caller's arrays in their order."""
 
-    def __init__(self, layout: TableLayout, names: Mapping[Node, str]) -> None:
-        self.form, self.draft = layout.form, layout.draft()
+    def __init__(
+        self, layout: TableLayout, names: Mapping[Node, str], *, single: bool = False
+    ) -> None:
+        self.form, self.draft, self.single = layout.form, layout.draft(), single
         self.stages = layout.stages
         self.ports = [value for value, _ in self.form.read]
         self.names = names
@@ -211,7 +233,7 @@ class _RunWriter:
         for value in self.ports:
             if is_text(value.type) or len(_fields(value)) > 1:
                 self.packed[value] = end
-                end += aligned(self.tile * _width_bytes(value))
+                end += aligned(self.tile * self._bytes(value))
         self.end = end
         first = next(place for place, _, _ in self.draft.codes) + 1
         #: Where the first parameter table begins among the words.
@@ -234,7 +256,7 @@ class _RunWriter:
                     found=str(value.type),
                     hint="import the model with a sample of dense rows",
                 )
-            dtype = "string" if is_text(value.type) else dtype_of(value.type)
+            dtype = "string" if is_text(value.type) else self._dtype(value.type)
             for field in value.fields or ("",):
                 width = 1 if value.fields else _width(value.type)
                 taken = {each.name for each in made}
@@ -259,7 +281,7 @@ class _RunWriter:
                 )
             self.places[column] = len(made)
             word = identifier(name, {each.name for each in made})
-            made.append(CallerArray(word, name, dtype_of(kind), _width(kind), "", labels))
+            made.append(CallerArray(word, name, self._dtype(kind), _width(kind), "", labels))
         return tuple(made)
 
     def scratch_size(self) -> str:
@@ -283,7 +305,8 @@ class _RunWriter:
         if any(self.form.rooms):
             behind = f" + {self.texts} * step" if self.texts else ""
             lines.append(f"rooms = scratch + {self.end}{behind}")
-        lines += ["while done < rows:", f"    count = min({self.tile}, rows - done)"]
+        count = "1" if self.single else f"min({self.tile}, rows - done)"
+        lines += ["while done < rows:", f"    count = {count}"]
         lines += [f"    {line}" for line in (*self._columns(), *self._calls())]
         lines += ["    done += count", f"return {OK}"]
         return _function("run(io, table, rows, scratch, longest)", lines)
@@ -292,7 +315,7 @@ class _RunWriter:
         """Where each column of the stages is for these rows."""
         place = cell = 0
         for k, value in enumerate(self.ports):
-            size, fields = _width_bytes(value), _fields(value)
+            size, fields = self._bytes(value), _fields(value)
             if value not in self.packed:
                 yield f"e{k} = ld_int64(io, {place}) + done * {size}"
             else:
@@ -304,7 +327,7 @@ class _RunWriter:
                     yield from self._side_by_side(k, value, place)
             place += len(fields)
         for k, item in enumerate(self.form.outputs):
-            size = row_bytes(item.type)
+            size = self._bytes(item)
             where = f"ld_int64(io, {place + self.places[item]})"
             yield f"e{len(self.ports) + k} = {where} + done * {size}"
 
@@ -349,8 +372,16 @@ class _RunWriter:
             yield f"    return {REFUSED}"
 
     def _stride(self, entry: int) -> int:
-        values = (*self.ports, *self.form.outputs)
-        return _width_bytes(values[entry])
+        return self._bytes((*self.ports, *self.form.outputs)[entry])
+
+    def _dtype(self, kind: Type) -> str:
+        dtype = dtype_of(kind)
+        return "float32" if self.single and dtype == "float64" else dtype
+
+    def _bytes(self, value: Value) -> int:
+        """The bytes of a row."""
+        narrow = not is_text(value.type) and self._dtype(value.type) != dtype_of(value.type)
+        return row_bytes(value.type) // (1 + narrow)
 
 
 def _function(head: str, lines: Sequence[str]) -> str:
@@ -368,10 +399,6 @@ def _width(kind: Type) -> int:
 def _cells(value: Value) -> int:
     """The texts of a row."""
     return _width(value.type)
-
-
-def _width_bytes(value: Value) -> int:
-    return row_bytes(value.type)
 
 
 #: Copies a text with zeros behind it; it tells whether its bytes are no UTF-8.

@@ -33,6 +33,9 @@ from oven.plans.plan import Plan
 _ROWS, _KNOWN = 200, 2000
 #: The tolerance between a portable plan's numbers and those of the exported plan.
 _CLOSE = {"float64": 1e-9, "float32": 1e-3}
+#: In float32: numbers from here on are compared by their size; rows with a number that is further
+#: away (relative above 1) are counted; a larger share of them is too many.
+RELATIVE, FAR, _MOST_FAR = 1e-3, 1e-4, 0.05
 _STYLES, _MISSING = ("missing", "usual", "positive"), 0.05
 #: How errors name what is verified.
 _ARTEFACT = "the artefact, which is not handed out,"
@@ -49,6 +52,21 @@ class Replayed(NamedTuple):
     #: The largest difference between a number of the portable plan and of the plan exported,
     #: relative to numbers above 1.
     away: float
+
+
+class Differences(NamedTuple):
+    """How far answers in float32 are from those of the float64 plan."""
+
+    rows: int
+    #: The largest difference of numbers, and that over their size for those from `RELATIVE` on.
+    absolute: float
+    relative: float
+    #: Rows with a number that is further away than `FAR`.
+    far: int
+    #: The share of rows with equal labels, if there are any.
+    equal: float | None
+    #: True if there are thresholds of trees.
+    trees: bool
 
 
 class AnsweredRows(NamedTuple):
@@ -142,7 +160,8 @@ def _numbers(each: CallerArray, column: Columns) -> NDArray[Any]:
     if each.labels:
         number = {label: place for place, label in enumerate(each.labels)}
         column = [number[label] for label in column]
-    return np.ascontiguousarray(densify(column), each.dtype)
+    is_float = each.dtype.startswith("float")  # float64 if the image is of float32
+    return np.ascontiguousarray(densify(column), None if is_float else each.dtype)
 
 
 def _cells(
@@ -169,7 +188,7 @@ def _away(image: Image, made: Mapping[str, Any], usual: Mapping[str, Any]) -> fl
         if each.labels or not each.dtype.startswith("float"):
             continue
         ours, theirs = (np.asarray(densify(answers[each.label])) for answers in (made, usual))
-        close = _CLOSE[each.dtype]
+        close = _CLOSE[str(ours.dtype)]
         if not np.allclose(ours, theirs, rtol=close, atol=close, equal_nan=True):
             raise NotExportable(
                 f"portable code answers otherwise for output {each.label!r}",
@@ -198,6 +217,37 @@ def check(image: Image, sample: AnsweredRows, answers: Answers) -> Replayed:
                 found=f"{found[place]!r} for {flat[place]!r}",
             )
     return Replayed(sample.rows, sample.away)
+
+
+def compare(image: Image, sample: AnsweredRows, answers: Answers) -> Differences:
+    """Compare answers in float32 with the float64 plan's; NotExportable if many are far away."""
+    absolute, relative, equal = 0.0, 0.0, list[NDArray[np.bool_]]()
+    far = np.zeros(sample.rows, bool)
+    for each in image.outputs:
+        ours, theirs = (
+            np.asarray(side[each.name]).reshape(sample.rows, -1)
+            for side in (answers, sample.outputs)
+        )
+        if theirs.dtype.kind != "f":
+            equal.append((ours == theirs).all(axis=1))
+            continue
+        size = np.abs(theirs)
+        with np.errstate(invalid="ignore"):
+            same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+            apart = np.nan_to_num(np.where(same, 0.0, np.abs(ours - theirs)), nan=np.inf)
+        absolute = max(absolute, float(apart.max(initial=0.0)))
+        large = size >= RELATIVE
+        relative = max(relative, float((apart[large] / size[large]).max(initial=0.0)))
+        far |= (apart > FAR * np.maximum(1.0, size)).any(axis=1)
+    if far.mean() > _MOST_FAR or not np.isfinite(absolute):
+        raise NotExportable(
+            "float32 is too short for this model: too many answers are others",
+            found=f"{far.sum():,} of {far.size:,} rows are further away than {FAR}",
+            hint="scale large numbers first, or export it without float32",
+        )
+    share = float(np.all(equal, axis=0).mean()) if equal else None
+    trees = any(item.op.name == "Trees" for item in image.plan.flow.nodes())
+    return Differences(sample.rows, absolute, relative, int(far.sum()), share, trees)
 
 
 # --- artefacts ------------------------------------------------------------------------------------
@@ -287,7 +337,8 @@ writeFileSync(file, JSON.stringify(output));
 
 def _blank(image: Image, sample: AnsweredRows) -> Answers:
     return {
-        f"out_{k}": np.zeros_like(sample.outputs[each.name]) for k, each in enumerate(image.outputs)
+        f"out_{k}": np.zeros(sample.outputs[each.name].shape, each.dtype)
+        for k, each in enumerate(image.outputs)
     }
 
 

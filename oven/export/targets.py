@@ -100,8 +100,8 @@ def run_apart(module: str, arguments: Sequence[str], what: str) -> None:
     run([sys.executable, "-c", _PROGRAM, paths, module, *arguments], what)
 
 
-def run(command: Sequence[str], what: str) -> None:
-    """Run a command; NotExportable tells what it said where it fails."""
+def run(command: Sequence[str], what: str) -> str:
+    """What a command writes; NotExportable tells what it said where it fails."""
     try:
         done = subprocess.run(  # noqa: S603 (compilers, linkers, and programs of ours)
             command, capture_output=True, text=True, timeout=SECONDS, check=False
@@ -112,3 +112,4 @@ def run(command: Sequence[str], what: str) -> None:
         said = (done.stderr or done.stdout).strip().splitlines()
         found = " / ".join(said[-3:])[:400] or f"exit code {done.returncode}"
         raise NotExportable(f"{what} failed", where=command[0], found=found)
+    return done.stdout

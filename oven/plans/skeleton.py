@@ -68,9 +68,10 @@ class RestoredPlan(NamedTuple):
     nodes: str
 
 
-def one_run(stages: Sequence[Stage], roots: Sequence[Node]) -> TableLayout | None:
+def one_run(stages: Sequence[Stage], roots: Sequence[Node], tile: int = 0) -> TableLayout | None:
     """The one native run that makes all outputs; None for a plan of more, or of other code.
 
+    It takes `tile` rows through all stages before the next, or as many as stay in cache.
     Labels that are looked up in a table of texts are no part of it: their numbers are.
     """
     native = [stage for stage in stages if stage.source]
@@ -85,7 +86,7 @@ def one_run(stages: Sequence[Stage], roots: Sequence[Node]) -> TableLayout | Non
             return None
     if not read.isdisjoint(labels):
         return None
-    return TableLayout(native, {*roots, *(item.inputs[0] for item in labels)})
+    return TableLayout(native, {*roots, *(item.inputs[0] for item in labels)}, tile)
 
 
 def described(

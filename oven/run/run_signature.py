@@ -94,7 +94,7 @@ class TableDraft(NamedTuple):
 class TableLayout:
     """Decides a run's signature, places its buffers in scratch memory and writes its table."""
 
-    def __init__(self, stages: Sequence[Stage], wanted: Iterable[Value]) -> None:
+    def __init__(self, stages: Sequence[Stage], wanted: Iterable[Value], tile: int = 0) -> None:
         self.stages = tuple(stages)
         produced = {item for stage in stages for item in stage.outputs}
         read = dict.fromkeys(
@@ -126,7 +126,7 @@ class TableLayout:
         # Look-ups in dictionaries read little of their tables.
         read_often = [stage for stage in self.stages if not stage.rooms]
         tables = sum(each.nbytes for stage in read_often for each in {*stage.parameters()})
-        tile = self._tile_rows(min(max(TILE_BYTES, tables), _FAR_BYTES))
+        tile = tile or self._tile_rows(min(max(TILE_BYTES, tables), _FAR_BYTES))
         self._row_scratch = self._place(inner, tile, stored)
         sizes = [sum(aligned(slot.scratch or 0) for slot in stage.slots) for stage in stages]
         scratch = self._row_scratch + max(sizes)

@@ -24,6 +24,7 @@ EXAMPLES = """\
   pretzel export models/fraud --to c --out fraud
   pretzel export models/fraud --to npm --out fraud --outputs label,probabilities
   pretzel export models/fraud --to so --target aarch64-linux-gnu --out fraud
+  pretzel export models/fraud --to c --float32 --target arm-none-eabi --cpus cortex-m0 --out fraud
 """
 FORMS = ("c", "so", "wasm", "wasi", "npm")
 
@@ -34,8 +35,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", choices=FORMS, required=True, help="what to write")
     parser.add_argument("--out", metavar="FOLDER", required=True, help="where the files go")
     parser.add_argument("--name", help="of the files and functions; by default the model's")
-    parser.add_argument("--target", metavar="TRIPLE", default="", help="of a shared library")
-    parser.add_argument("--cpus", metavar="NAMES", default="", help="x86-64-v3,x86-64-v4: for so")
+    parser.add_argument(
+        "--float32", action="store_true", help="C for small machines: what it takes and changes"
+    )
+    parser.add_argument(
+        "--target", metavar="TRIPLE", default="", help="of a shared library, or a small machine"
+    )
+    parser.add_argument(
+        "--cpus", metavar="NAMES", default="", help="x86-64-v3,x86-64-v4: for so; cortex-m4"
+    )
     parser.add_argument(
         "--blocks", action="store_true", help="faster for many rows, and larger: trees"
     )
@@ -65,13 +73,16 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
         target=options.target,
         cpus=[name for name in options.cpus.split(",") if name],
         blocks=options.blocks,
+        float32=options.float32,
         outputs=[name for name in options.outputs.split(",") if name],
         rows=rows,
         verify=not options.no_verify,
     )
     files = {str(path): path.stat().st_size for path in made.files}
     lines = [f"{path}  {size:,} bytes" for path, size in files.items()]
-    told = f"{made.rows:,} rows answered with the plan's bits" if made.rows else "not verified"
+    told = [f"{made.rows:,} rows answered with the plan's bits" if made.rows else "not verified"]
     facts = {"files": files, "rows": made.rows, "away": made.away, "about": made.about}
-    out.result({"model": opened.model.name, **facts}, "\n".join([*lines, told]))
+    if made.report is not None:
+        told, facts["float32"] = made.report.lines(), made.report.facts()
+    out.result({"model": opened.model.name, **facts}, "\n".join([*lines, *told]))
     return Exit.OK

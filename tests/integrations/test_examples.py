@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 import flour
 import oven
-from oven.export import export, image
+from oven.export import export, image, replay
 
 pytestmark = [pytest.mark.integrations, pytest.mark.apart]
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -40,8 +40,10 @@ def test_an_example_has_the_bits_of_the_plan(language: str, tmp_path: Path) -> N
     if shutil.which(_TOOLS[language]) is None or (language == "sqlite" and not _SQLITE.is_file()):
         pytest.skip(f"{_TOOLS[language]} is not installed")
     plan, rows = _iris()
+    small = language == "cortex"
     folder = shutil.copytree(EXAMPLES, tmp_path / "examples") / language
-    export(plan, folder, to="c", name="iris", outputs=["label", "probabilities"])
+    names = ["label", "probabilities"]
+    made = export(plan, folder, to="c", name="iris", outputs=names, rows=rows, float32=small)
     lines = [" ".join(map(repr, row)) + "\n" for row in rows.tolist()]
     (folder / "rows.txt").write_text("".join(lines), encoding="utf-8")
     run = ["bash", "-euc", SCRIPTS[language]]
@@ -51,4 +53,12 @@ def test_an_example_has_the_bits_of_the_plan(language: str, tmp_path: Path) -> N
     said = [line.split() for line in done.stdout.splitlines()]
     assert [line[0] for line in said] == wanted["label"].tolist()
     found = np.array([list(map(float, line[1:])) for line in said])
+    if small:  # as far from the plan as on this machine, which the header tells
+        face = image.image_of(plan, "iris", "1", names, float32=True)
+        sample = replay.sample_of(face, plan, rows)
+        answers = {**sample.outputs, "probabilities": found.astype(np.float32)}
+        assert made.report is not None
+        assert replay.compare(face, sample, answers) == made.report.differences
+        assert made.report.lines()[-1] in (folder / "iris.h").read_text("utf-8")
+        return
     assert found.tobytes() == np.ascontiguousarray(wanted["probabilities"]).tobytes()

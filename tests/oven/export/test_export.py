@@ -114,9 +114,9 @@ def test_c(tmp_path: Path) -> None:
     """Strict C99, verified and told apart by what it is made of."""
     plan, rows = models.fitted("logistic")
     made = export(plan, tmp_path, to="c", name="my model", rows=rows[:100], outputs=["label"])
-    assert [each.name for each in made.files] == ["my_model.h", "my_model.c"]
+    assert [each.name for each in made.files] == ["my_model.h", "my_model.c", "my_model_arrow.h"]
     assert (made.rows, plan.digest in made.about) == (100, False), "a plan of one output"
-    face, text = (each.read_text(encoding="utf-8") for each in made.files)
+    face, text, _ = (each.read_text(encoding="utf-8") for each in made.files)
     assert "const double *X; /* X: 6 values for each row */" in face
     assert r'my_model_label_labels[] = {"no", "perhaps", "\303\247a"};' in face
     assert "probabilities" not in face
@@ -232,7 +232,7 @@ def test_sanitizers(name: str, tmp_path: Path) -> None:
     plan, _ = models.fitted(name)
     export(plan, tmp_path, to="c", name="m", verify=False)
     main = tmp_path / "main.c"
-    main.write_text(_HOSTILE[name != "forest"], encoding="utf-8")
+    main.write_text(HOSTILE[name != "forest"], encoding="utf-8")
     binary = tmp_path / "main"
     strict = ["-std=c99", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     strict += ["-Wall", "-Wextra", "-Werror"]
@@ -244,7 +244,7 @@ def test_sanitizers(name: str, tmp_path: Path) -> None:
 
 
 #: Texts of random bytes, cut characters among them; numbers of every kind.
-_HOSTILE = (
+HOSTILE = (
     """
 #include "m.h"
 #include <stdio.h>
@@ -435,7 +435,7 @@ def test_strict_c(compiler: str, tmp_path: Path) -> None:
     """Programs without a model are exported as well, whatever the width of their numbers."""
     if which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    _, text = export(_small(), tmp_path, to="c", verify=False).files
+    _, text, _ = export(_small(), tmp_path, to="c", verify=False).files
     strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-c"]
     strict += ["-o", str(tmp_path / "o")]
     subprocess.run([compiler, *strict, str(text)], check=True, timeout=60)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import numpy as np
 import pytest
 
+import flour
 import oven
 from objectstore import Blob, FileStore
 from runtime.cli.program import COMMANDS
@@ -80,10 +83,26 @@ def test_export(pretzel: Pretzel, place: Place) -> None:
     ran = pretzel("export", place.models / "shift", "--to", "c", "--out", into, "--no-verify")
     assert ran.code == 0
     assert "not verified" in ran.out
-    assert sorted(each.name for each in into.iterdir()) == ["shift.c", "shift.h"]
+    assert sorted(each.name for each in into.iterdir()) == ["shift.c", "shift.h", "shift_arrow.h"]
     wrong = pretzel("export", place.models / "shift", "--to", "c", "--out", into, "--outputs", "a")
     assert wrong.code == 1
     assert "there is no such output" in wrong.err
+
+
+@pytest.mark.skipif(which("cc") is None, reason="there is no C compiler")
+def test_export_in_float32(pretzel: Pretzel, place: Place) -> None:
+    into = place.root / "small"
+    into.mkdir()
+    oven.bake(flour.from_sklearn(xgb("number"))).save(into / "xgb.pretzel")
+    asked = ("export", into / "xgb.pretzel", "--to", "c", "--out", into, "--float32")
+    ran = pretzel(*asked, "--target", "pdp11-none-none")
+    assert ran.code == 0
+    assert re.search(r"the numbers of \d+ rows are within \d.\de[-+]\d+ of those of the", ran.out)
+    assert "no pdp11-none-none-gcc is here" in ran.out
+    told = pretzel(*asked, "--json").data["float32"]
+    assert told["differences"]["far"] == 0
+    assert told["differences"]["rows"] > 0
+    assert told["scratch"] > 0
 
 
 # --- looking -------------------------------------------------------------------------------------
