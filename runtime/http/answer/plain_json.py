@@ -152,7 +152,7 @@ def _predicted(
 
 def instances(service: HandlerContext, request: Request) -> Answer:
     """The first version of the protocol: `instances` in, `predictions` out."""
-    front = request.front = _front(service, request)
+    front = request.front = _front(service, request).predicting
     if len(request.body) > LARGE:
         return _many_instances(service, front, request)
     asked: Instances = decoded(request.body, _instances, Instances)
@@ -201,7 +201,7 @@ def _instances_answered(
 
 
 def predictions_of(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
-    """Of one output, the values alone, as the protocol says it."""
+    """Values alone of one output, as of models with a `predict`; objects of several."""
     only = len(answers) == 1
     return encoded_column(*answers.values()) if only else _rows(front, answers)
 
