@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from flour.core.types import Pairs, Type
 from flour.data.batch import Batch
 from runtime.http.answer.inference import LARGE, answered, check_deadline, quick, quick_block
 from runtime.http.answer.piecewise import in_pieces
@@ -35,7 +36,12 @@ from runtime.http.watch import telemetry
 from runtime.http.wire.loop_fairness import uncollected
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.problems import HttpError
+from runtime.service.private import column_names
 
+#: Columns that the model does not read.
+_MOST_COLUMNS = 4096
+#: More rows are too many for the event loop, or have few columns.
+_FEW_ROWS = 64
 _anything = msgspec.json.Decoder()
 _instances = msgspec.json.Decoder(Instances)
 
@@ -215,10 +221,23 @@ def _counted(front: ModelCodec, request: Request, response: Response, rows: int)
 def batch_of(front: ModelCodec, data: object) -> Batch:
     """The batch of what JSON holds; rows of several inputs become each input's rows."""
     inputs = front.version.inputs
+    some = data if isinstance(data, list) and len(data) <= _FEW_ROWS else (data,)
+    for row in some:
+        if isinstance(row, dict) and len(row) > _MOST_COLUMNS:
+            _check_columns(row, inputs)
     rows = data if len(inputs) > 1 and isinstance(data, list) else []
     if rows and all(isinstance(row, dict) and row.keys() == inputs.keys() for row in rows):
         data = {name: [row[name] for row in rows] for name in inputs}
     return front.version.read(data)
+
+
+def _check_columns(row: dict[str, Any], inputs: Mapping[str, Type]) -> None:
+    """Refuse a row of very many columns that no model reads: each would be looked at."""
+    kinds = inputs.values()
+    known = len(column_names(inputs)) + sum(getattr(kind, "width", 0) for kind in kinds)
+    if len(row) > _MOST_COLUMNS + known and not any(isinstance(kind, Pairs) for kind in kinds):
+        hint = "send those that the model reads"
+        raise HttpError("these are too many columns", found=f"{len(row)} columns", hint=hint)
 
 
 def _row(front: ModelCodec, answers: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,6 +83,45 @@ def test_others_have_their_turn(house: House, monkeypatch: pytest.MonkeyPatch) -
     assert (made.status, bool(waits)) == (400, True)
 
 
+def test_windows_that_change_often_are_looked_at_once_a_turn(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By streams that wait for them; the last size that a client sets is the one that counts."""
+    pumped, pump = list[int](), http2.Http2Connection.pump
+
+    def counted(self: Any) -> None:
+        pumped.append(len(self._blocked))
+        pump(self)
+
+    monkeypatch.setattr(http2.Http2Connection, "pump", counted)
+    wanted = house.client.get("/v2").body
+    with talk(house.server.port) as one:
+        one.say(frame(FrameKind.SETTINGS, 0, 0, b"\0\x04" + bytes(4)))
+        streams = [one.begin(head("GET", "/v2"), last=True) for _ in range(50)]
+        one.say(frame(FrameKind.PING, 0, 0, bytes(8)))
+        one.until(FrameKind.PING)
+        pumped.clear()
+        wider = frame(FrameKind.WINDOW_UPDATE, 0, 0, b"\0\0\0\1")
+        one.say(wider * (AT_ONCE - 1) + frame(FrameKind.PING, 0, 0, bytes(8)))
+        one.until(FrameKind.PING)
+        assert 50 in pumped
+        assert len(pumped) < AT_ONCE // 2
+        sizes = [b"\0\x04" + size.to_bytes(4, "big") for size in (70_000, 0, 9, 1 << 16)]
+        one.say(frame(FrameKind.SETTINGS, 0, 0, b"".join(sizes)))
+        assert one.hear(streams[-1]).body == wanted
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_rows_of_very_many_columns_are_refused(house: House, *, several: bool) -> None:
+    """A row in JSON is answered on the event loop; each of its columns would be looked at."""
+    row = {f"c{number}": 1.0 for number in range(5000)}
+    reply = house.client.post("/predict/iris", [{"c": 1.0}, row] if several else row)
+    assert (reply.status, "too many columns" in reply.error) == (400, True)
+    assert "5000 columns" in reply.error
+    few = {"age": 1.0, "income": 2.0, "city": "Oslo", **{f"c{n}": 1.0 for n in range(1000)}}
+    assert house.client.post("/predict/people", few).status == 200
+
+
 def test_who_was_sent_away_waits(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(house.server.turns, "wary", frozenset({"127.0.0.1"}))
     monkeypatch.setattr(http2, "WARY_SECONDS", 1e9)
@@ -101,7 +140,7 @@ def test_long_work_is_done_on_threads(house: House, monkeypatch: pytest.MonkeyPa
         return b"{}"
 
     monkeypatch.setattr(health, "document", noted)
-    monkeypatch.setattr(attributions, "import_module", noted)
+    monkeypatch.setattr(attributions, "_told", noted)
     monkeypatch.setattr(health, "_documents", {})
     assert {house.client.get("/openapi.json").body for _ in range(2)} == {b"{}"}
     house.client.post("/v2/models/iris/infer", {**ROW, "parameters": {"explain": True}})
