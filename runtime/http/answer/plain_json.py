@@ -49,10 +49,11 @@ _instances = msgspec.json.Decoder(Instances)
 def predict(service: HandlerContext, request: Request) -> Answer:
     """Answer a row with an object, rows with an array of objects."""
     front = request.front = _front(service, request)
-    size = len(request.body)
-    if size > LARGE or (codec_arrow.is_stream(request.body) and not codec_arrow.is_loaded()):
-        return _aside(service, front, request)
-    return _predicted(service, front, request, _read(front, request.body))
+    arrow = codec_arrow.is_wanted(request)
+    foreign = arrow or codec_arrow.is_stream(request.body)
+    if len(request.body) > LARGE or (foreign and not codec_arrow.is_loaded()):
+        return _aside(service, front, request, arrow=arrow)
+    return _predicted(service, front, request, _read(front, request.body), arrow=arrow)
 
 
 def _front(service: HandlerContext, request: Request) -> ModelCodec:
@@ -72,10 +73,14 @@ def rows_of_instances(_service: HandlerContext, request: Request) -> object:
     return asked.instances
 
 
-async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
+async def _aside(
+    service: HandlerContext, front: ModelCodec, request: Request, *, arrow: bool
+) -> Response:
     """The answer to a large body, which is decoded on a thread: others do not wait for that."""
+    if arrow:
+        await asyncio.to_thread(codec_arrow.load)
     batch = await asyncio.to_thread(_numbers, front, request.body)
-    if batch is None and not codec_arrow.is_wanted(request):
+    if batch is None and not arrow:
         whole = await in_pieces(service, front, request, _cut, _read, partial(_rows, front))
         if whole is not None:
             return whole
@@ -83,22 +88,12 @@ async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -
         with uncollected():
             batch = await asyncio.to_thread(_read, front, request.body)
     telemetry.resume(service, request)
-    answer = _predicted(service, front, request, batch)
+    answer = _predicted(service, front, request, batch, arrow=arrow)
     return answer if isinstance(answer, Response) else await answer
 
 
 def _cut(front: ModelCodec, body: bytes | memoryview) -> RowPieces | ColumnPieces | None:
     return rows_in_pieces(body) or column_pieces(body, front.version.inputs)
-
-
-async def _with_arrow(
-    service: HandlerContext, front: ModelCodec, request: Request, batch: Batch
-) -> Response:
-    """The answer as a stream of Arrow, once pyarrow is there."""
-    await asyncio.to_thread(codec_arrow.load)
-    telemetry.resume(service, request)
-    answer = _predicted(service, front, request, batch)
-    return answer if isinstance(answer, Response) else await answer
 
 
 def _read(front: ModelCodec, body: bytes | memoryview | dict[str, Any]) -> Batch:
@@ -129,13 +124,9 @@ _OPENING = ord("[")
 
 
 def _predicted(
-    service: HandlerContext, front: ModelCodec, request: Request, batch: Batch
+    service: HandlerContext, front: ModelCodec, request: Request, batch: Batch, *, arrow: bool
 ) -> Answer:
-    arrow = codec_arrow.is_wanted(request)
-    if arrow:
-        batch = batch.as_block
-        if not codec_arrow.is_loaded():
-            return _with_arrow(service, front, request, batch)
+    batch = batch.as_block if arrow else batch
     wished = NOTHING if request.plain else ResponseOptions(timeout=timeout({}, request))
     check_deadline(front, request, wished.timeout)
     outputs = (quick if batch.single else quick_block)(service, front, batch)
