@@ -37,10 +37,9 @@ class Attributions:
             raise HttpError("the plan is not in memory", 409, where=version.owner, hint=hint)
         if not isinstance(plan, Plan):
             raise HttpError("a graph is not explained as a whole", 409, hint="ask its models")
-        output = wanted or None
         try:
             # All of it on a thread: its modules are imported, words are looked at when it is told.
-            return await asyncio.to_thread(_told, plan, batch, output, version.private)
+            return await asyncio.to_thread(_told, plan, batch, wanted or None, version.private)
         except FlourError as problem:
             hint = f"requests have no background; in Python: {problem.hint}"
             raise HttpError(
@@ -69,7 +68,7 @@ class Attributions:
         self._left -= 1.0
 
 
-def _told(plan: Plan, batch: Batch, output: str | None, private: Collection[str]) -> dict[str, Any]:
+def _told(plan: Plan, batch: Batch, output: str | None, hides: Collection[str]) -> dict[str, Any]:
     from oven.explain import attribute
 
-    return attribute(plan, batch.data, output=output).hiding(private).to_dict()
+    return attribute(plan, batch.data, output=output).hiding(hides).to_dict()

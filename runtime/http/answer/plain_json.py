@@ -38,10 +38,8 @@ from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.problems import HttpError
 from runtime.service.private import column_names
 
-#: Columns that the model does not read.
-_MOST_COLUMNS = 4096
-#: More rows are too many for the event loop, or have few columns.
-_FEW_ROWS = 64
+#: Columns that a model does not read; and the most rows of a body that are checked for them.
+_MOST_COLUMNS, _FEW_ROWS = 4096, 64
 _anything = msgspec.json.Decoder()
 _instances = msgspec.json.Decoder(Instances)
 
@@ -212,8 +210,7 @@ def _counted(front: ModelCodec, request: Request, response: Response, rows: int)
 def batch_of(front: ModelCodec, data: object) -> Batch:
     """The batch of what JSON holds; rows of several inputs become each input's rows."""
     inputs = front.version.inputs
-    some = data if isinstance(data, list) and len(data) <= _FEW_ROWS else (data,)
-    for row in some:
+    for row in data if isinstance(data, list) and len(data) <= _FEW_ROWS else (data,):
         if isinstance(row, dict) and len(row) > _MOST_COLUMNS:
             _check_columns(row, inputs)
     rows = data if len(inputs) > 1 and isinstance(data, list) else []

@@ -108,7 +108,9 @@ class Http2Connection(Carrier, asyncio.BufferedProtocol):
         self._rest = data
         if self.peer and self.peer in self._server.turns.wary:
             self._transport.pause_reading()
-            self.loop.call_later(WARY_SECONDS, self._go_on)
+            self.loop.call_later(WARY_SECONDS, self._let_others)
+        elif self._server.turns.is_over(self.loop, self.now):
+            self._let_others()
         else:
             self._came(b"")
 
@@ -142,7 +144,12 @@ class Http2Connection(Carrier, asyncio.BufferedProtocol):
         lag, self.waited = self._server.lag, 0.0
         if lag.behind:
             self.waited = self.now - max(lag.since(self.now, self.loop), before)
-        self._came(self._server.memory[:nbytes].tobytes())
+        data = self._server.memory[:nbytes].tobytes()
+        if self._server.turns.is_over(self.loop, self.now):
+            self._rest += data
+            self._let_others()
+        else:
+            self._came(data)
 
     def _came(self, data: bytes) -> None:
         self._pinged, self._more = 0.0, False
@@ -161,8 +168,12 @@ class Http2Connection(Carrier, asyncio.BufferedProtocol):
             self.pump()
         self.done()
         if self._more and not self._transport.is_closing():
-            self._transport.pause_reading()
-            self._server.turns.wait(self.loop, self._go_on)
+            self._let_others()
+
+    def _let_others(self) -> None:
+        """Read no more until others have had their turn."""
+        self._transport.pause_reading()
+        self._server.turns.wait(self.loop, self._go_on)
 
     def _go_on(self) -> None:
         """Handle more of what has come, now that others have had their turn."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import threading
 import zlib
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import pytest
 
@@ -120,6 +122,42 @@ def test_rows_of_very_many_columns_are_refused(house: House, *, several: bool) -
     assert "5000 columns" in reply.error
     few = {"age": 1.0, "income": 2.0, "city": "Oslo", **{f"c{n}": 1.0 for n in range(1000)}}
     assert house.client.post("/predict/people", few).status == 200
+
+
+def test_many_connections_at_once_have_a_round_together(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that come later in a round of the loop are read in turns, and lose nothing."""
+    over, waits, wait = ReadTurns.is_over, list[Any](), ReadTurns.wait
+
+    def waited(self: Any, loop: Any, go_on: Any) -> None:
+        waits.append(go_on)
+        wait(self, loop, go_on)
+
+    monkeypatch.setattr(ReadTurns, "wait", waited)
+    monkeypatch.setattr(ReadTurns, "is_over", lambda self, loop, now: over(self, loop, now) or True)
+    wanted = house.client.get("/v2").body
+    with talk(house.server.port) as one:
+        for _ in range(3):
+            assert one.ask(head("GET", "/v2")).body == wanted
+        heard = one.ask(head("POST", INFER), json.dumps(ROW).encode())
+        assert heard.headers[":status"] == "200"
+    assert len(waits) >= 5
+
+
+def test_a_round_ends_with_its_time() -> None:
+    class Loop:
+        later: ClassVar[list[Any]] = []
+
+        def call_soon(self, function: Any, *arguments: Any) -> None:
+            self.later.append(partial(function, *arguments))
+
+    turns, loop = ReadTurns(), Loop()
+    known = [turns.is_over(loop, now) for now in (5.0, 5.001, 5.1)]  # type: ignore[arg-type]  # what it needs of one
+    assert known == [False, False, True]
+    (begin,) = loop.later
+    begin()
+    assert not turns.is_over(loop, 5.2)  # type: ignore[arg-type]  # as above
 
 
 def test_who_was_sent_away_waits(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
