@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from weakref import ref
 
 import oven
 from flour.core.errors import FlourError, check_names
+from flour.core.types import Vector
 from flour.language.flow import Flow
 from flour.language.graph_file import is_graph_file, load_graph
 from objectstore import MemoryStore, Store
@@ -222,6 +224,9 @@ class Runtime:
 
     def _admit(self, version: ModelVersion, plan: Plan) -> None:
         self._catalog.admit(version, plan)
+        if any(isinstance(kind, Vector) and kind.sparse for kind in version.kinds.values()):
+            with suppress(ImportError):  # an event loop would wait for it with the first answer
+                import_module("scipy.sparse")
         version.open()  # where native code cannot be made, this says so
         plan.code.when_ready(partial(_settle, ref(self), ref(version)))
         if version.reserved:

@@ -25,6 +25,7 @@ from runtime.service.endpoint import Endpoints
 from runtime.service.following import Claim, Judged, Noting, Report, is_late
 from runtime.service.private import column_names
 from runtime.service.private_answers import WithoutPrivate
+from runtime.service.version import ModelVersion
 
 
 class NumberedNode(NamedTuple):
@@ -47,6 +48,18 @@ def first_difference(champion: Flow, challenger: Flow, rows: object) -> str | No
             return f"{where}: {_short(value)} and {theirs}"
     missing = [step.name for step in (*one, *other) if step not in one or step not in other]
     return f"only one has {', '.join(dict.fromkeys(missing))}" if missing else None
+
+
+def _other_inputs(champion: ModelVersion, challenger: ModelVersion) -> str:
+    """What only one of two versions reads, and what to do: shadows are asked champions' rows."""
+    told = []
+    for version, other in ((champion, challenger), (challenger, champion)):
+        names = sorted(column_names(version.inputs) - column_names(other.inputs))
+        read = (
+            f"{', '.join(names)} alone" if names else ", ".join(map(str, version.inputs.values()))
+        )
+        told.append(f"{version.owner} reads {read[:200]}")
+    return f"the inputs; {'; '.join(told)}; register the challenger with the champion's inputs"
 
 
 def _values(flow: Flow, rows: object) -> dict[NumberedNode, tuple[str, Columns]]:
@@ -251,8 +264,10 @@ class Experiments:
     def _differing(self, pair: Pair) -> str:
         """The first difference between the programs of a pair's versions, in words."""
         try:
-            version = self._endpoints.find(pair.champion)
-            one, other = version.plan, self._endpoints.find(pair.challenger).plan
+            version, theirs = map(self._endpoints.find, (pair.champion, pair.challenger))
+            if isinstance(pair.found, Exception) and version.inputs != theirs.inputs:
+                return _other_inputs(version, theirs)
+            one, other = version.plan, theirs.plan
             if one is None or other is None or pair.rows is None:
                 return "not known: a plan or the rows are not in memory"
             rows = version.reader.read(pair.rows).block

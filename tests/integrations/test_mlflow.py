@@ -209,7 +209,4 @@ def test_mlflows_client_asks_our_server(mlflow: Any, one: Known) -> None:
         frame = one.frame.drop(columns="row").dropna().iloc[:20]
         wanted = pretzel.pandas.predict(one.plan, frame)
         answers = client.invoke(frame).get_predictions()
-        np.testing.assert_allclose(
-            [list(each.values()) for each in answers["probabilities"]],
-            wanted[[name for name in wanted if name.startswith("probabilities")]],
-        )
+        assert answers.iloc[:, 0].tolist() == wanted["label"].tolist()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from importlib import import_module
+from collections.abc import Callable, Collection
 from time import monotonic
 from typing import Any
 
@@ -38,12 +37,9 @@ class Attributions:
             raise HttpError("the plan is not in memory", 409, where=version.owner, hint=hint)
         if not isinstance(plan, Plan):
             raise HttpError("a graph is not explained as a whole", 409, hint="ask its models")
-        output = wanted or None
         try:
-            await asyncio.to_thread(lambda: import_module("oven.explain").attribute)  # it is slow
-            from oven.explain import attribute
-
-            made = await asyncio.to_thread(attribute, plan, batch.data, output=output)
+            # All of it on a thread: its modules are imported, words are looked at when it is told.
+            return await asyncio.to_thread(_told, plan, batch, wanted or None, version.private)
         except FlourError as problem:
             hint = f"requests have no background; in Python: {problem.hint}"
             raise HttpError(
@@ -52,7 +48,6 @@ class Attributions:
                 found=problem.found,
                 hint=hint if "background=" in (problem.hint or "") else problem.hint,
             ) from problem
-        return made.hiding(version.private).to_dict()
 
     def _take(self) -> None:
         """Take one request out of the bucket, or refuse it."""
@@ -71,3 +66,9 @@ class Attributions:
                 headers={"Retry-After": str(wait)},
             )
         self._left -= 1.0
+
+
+def _told(plan: Plan, batch: Batch, output: str | None, hides: Collection[str]) -> dict[str, Any]:
+    from oven.explain import attribute
+
+    return attribute(plan, batch.data, output=output).hiding(hides).to_dict()

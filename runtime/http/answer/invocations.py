@@ -90,7 +90,8 @@ def unsupported(service: HandlerContext, request: Request) -> Answer:
 
 
 def _invoked(service: HandlerContext, request: Request) -> Answer:
-    front = request.front = service.front(request.params["model"], request.params.get("version"))
+    front = service.front(request.params["model"], request.params.get("version")).predicting
+    request.front = front
     if len(request.body) > LARGE:
         return _aside(service, front, request)
     return _predicted(service, front, request, _batch(front, request))

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from flour.core.types import Pairs, Type
 from flour.data.batch import Batch
 from runtime.http.answer.inference import LARGE, answered, check_deadline, quick, quick_block
 from runtime.http.answer.piecewise import in_pieces
@@ -35,7 +36,10 @@ from runtime.http.watch import telemetry
 from runtime.http.wire.loop_fairness import uncollected
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.problems import HttpError
+from runtime.service.private import column_names
 
+#: Columns that a model does not read; and the most rows of a body that are checked for them.
+_MOST_COLUMNS, _FEW_ROWS = 4096, 64
 _anything = msgspec.json.Decoder()
 _instances = msgspec.json.Decoder(Instances)
 
@@ -43,10 +47,11 @@ _instances = msgspec.json.Decoder(Instances)
 def predict(service: HandlerContext, request: Request) -> Answer:
     """Answer a row with an object, rows with an array of objects."""
     front = request.front = _front(service, request)
-    size = len(request.body)
-    if size > LARGE or (codec_arrow.is_stream(request.body) and not codec_arrow.is_loaded()):
-        return _aside(service, front, request)
-    return _predicted(service, front, request, _read(front, request.body))
+    arrow = codec_arrow.is_wanted(request)
+    foreign = arrow or codec_arrow.is_stream(request.body)
+    if len(request.body) > LARGE or (foreign and not codec_arrow.is_loaded()):
+        return _aside(service, front, request, arrow=arrow)
+    return _predicted(service, front, request, _read(front, request.body), arrow=arrow)
 
 
 def _front(service: HandlerContext, request: Request) -> ModelCodec:
@@ -66,10 +71,14 @@ def rows_of_instances(_service: HandlerContext, request: Request) -> object:
     return asked.instances
 
 
-async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
+async def _aside(
+    service: HandlerContext, front: ModelCodec, request: Request, *, arrow: bool
+) -> Response:
     """The answer to a large body, which is decoded on a thread: others do not wait for that."""
+    if arrow:
+        await asyncio.to_thread(codec_arrow.load)
     batch = await asyncio.to_thread(_numbers, front, request.body)
-    if batch is None and not codec_arrow.is_wanted(request):
+    if batch is None and not arrow:
         whole = await in_pieces(service, front, request, _cut, _read, partial(_rows, front))
         if whole is not None:
             return whole
@@ -77,22 +86,12 @@ async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -
         with uncollected():
             batch = await asyncio.to_thread(_read, front, request.body)
     telemetry.resume(service, request)
-    answer = _predicted(service, front, request, batch)
+    answer = _predicted(service, front, request, batch, arrow=arrow)
     return answer if isinstance(answer, Response) else await answer
 
 
 def _cut(front: ModelCodec, body: bytes | memoryview) -> RowPieces | ColumnPieces | None:
     return rows_in_pieces(body) or column_pieces(body, front.version.inputs)
-
-
-async def _with_arrow(
-    service: HandlerContext, front: ModelCodec, request: Request, batch: Batch
-) -> Response:
-    """The answer as a stream of Arrow, once pyarrow is there."""
-    await asyncio.to_thread(codec_arrow.load)
-    telemetry.resume(service, request)
-    answer = _predicted(service, front, request, batch)
-    return answer if isinstance(answer, Response) else await answer
 
 
 def _read(front: ModelCodec, body: bytes | memoryview | dict[str, Any]) -> Batch:
@@ -123,13 +122,9 @@ _OPENING = ord("[")
 
 
 def _predicted(
-    service: HandlerContext, front: ModelCodec, request: Request, batch: Batch
+    service: HandlerContext, front: ModelCodec, request: Request, batch: Batch, *, arrow: bool
 ) -> Answer:
-    arrow = codec_arrow.is_wanted(request)
-    if arrow:
-        batch = batch.as_block
-        if not codec_arrow.is_loaded():
-            return _with_arrow(service, front, request, batch)
+    batch = batch.as_block if arrow else batch
     wished = NOTHING if request.plain else ResponseOptions(timeout=timeout({}, request))
     check_deadline(front, request, wished.timeout)
     outputs = (quick if batch.single else quick_block)(service, front, batch)
@@ -152,7 +147,7 @@ def _predicted(
 
 def instances(service: HandlerContext, request: Request) -> Answer:
     """The first version of the protocol: `instances` in, `predictions` out."""
-    front = request.front = _front(service, request)
+    front = request.front = _front(service, request).predicting
     if len(request.body) > LARGE:
         return _many_instances(service, front, request)
     asked: Instances = decoded(request.body, _instances, Instances)
@@ -201,7 +196,7 @@ def _instances_answered(
 
 
 def predictions_of(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
-    """Of one output, the values alone, as the protocol says it."""
+    """Values alone of one output, as of models with a `predict`; objects of several."""
     only = len(answers) == 1
     return encoded_column(*answers.values()) if only else _rows(front, answers)
 
@@ -215,10 +210,22 @@ def _counted(front: ModelCodec, request: Request, response: Response, rows: int)
 def batch_of(front: ModelCodec, data: object) -> Batch:
     """The batch of what JSON holds; rows of several inputs become each input's rows."""
     inputs = front.version.inputs
+    for row in data if isinstance(data, list) and len(data) <= _FEW_ROWS else (data,):
+        if isinstance(row, dict) and len(row) > _MOST_COLUMNS:
+            _check_columns(row, inputs)
     rows = data if len(inputs) > 1 and isinstance(data, list) else []
     if rows and all(isinstance(row, dict) and row.keys() == inputs.keys() for row in rows):
         data = {name: [row[name] for row in rows] for name in inputs}
     return front.version.read(data)
+
+
+def _check_columns(row: dict[str, Any], inputs: Mapping[str, Type]) -> None:
+    """Refuse a row of very many columns that no model reads: each would be looked at."""
+    kinds = inputs.values()
+    known = len(column_names(inputs)) + sum(getattr(kind, "width", 0) for kind in kinds)
+    if len(row) > _MOST_COLUMNS + known and not any(isinstance(kind, Pairs) for kind in kinds):
+        hint = "send those that the model reads"
+        raise HttpError("these are too many columns", found=f"{len(row)} columns", hint=hint)
 
 
 def _row(front: ModelCodec, answers: Mapping[str, Any]) -> dict[str, Any]:

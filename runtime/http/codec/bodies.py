@@ -307,6 +307,6 @@ class Invocation(Struct):
 
 
 class Predictions(Struct):
-    """An answer for each row: its only output, or an object of all."""
+    """An answer for each row: what the model's `predict` returns, else an object of all outputs."""
 
     predictions: list[Any]

@@ -9,15 +9,21 @@ the client accepts JSON only, and JSON is answered with a stream if the client a
 
 from __future__ import annotations
 
+import gc
+import os
 import struct
-import sys
+import threading
 from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from flour.core.types import Type
 from flour.data.arrow_reader import ArrowReader, library
+from objectstore import system
 from oven.plans.arrow import answers_batch
+from runtime.http.wire.loop_fairness import uncollected
 from runtime.http.wire.messages import JSON, Request, Response
 from runtime.http.wire.problems import HttpError
 
@@ -26,6 +32,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 _OPENING = b"\xff\xff\xff\xff"
 #: Rows for each byte of a stream: a column of bools has no more of them.
 _MOST_ROWS = 8
+_loaded = threading.Event()
 
 
 def is_stream(body: bytes | memoryview) -> bool:
@@ -41,13 +48,19 @@ def is_wanted(request: Request) -> bool:
 
 def is_loaded() -> bool:
     """True if pyarrow is there; importing it takes some tenths of a second."""
-    return "pyarrow" in sys.modules
+    return _loaded.is_set()
 
 
 def load() -> None:
-    """Import pyarrow."""
+    """Import pyarrow, and pandas that it asks about arrays: on a thread, for the first time."""
+    if is_loaded():
+        return
+    _load_libraries()
     try:
-        library()
+        with uncollected():
+            library().array([])
+            gc.freeze()  # what was imported stays: to look at it would stop all threads
+        _loaded.set()
     except ModuleNotFoundError as problem:
         raise HttpError(
             "this server does not speak Arrow",
@@ -55,6 +68,14 @@ def load() -> None:
             found=f"no {problem.name}",
             hint="pip install 'pretzel-runtime[arrow]' where it runs, or send JSON",
         ) from None
+
+
+def _load_libraries() -> None:
+    """Load what pyarrow is linked to without the GIL, which an import holds for all that time."""
+    found = find_spec("pyarrow")
+    if found is not None and found.origin is not None:
+        for path in Path(found.origin).parent.glob("lib.*.so"):  # there is none on Windows
+            system.c_library().dlopen(os.fsencode(path), os.RTLD_NOW)
 
 
 def rows(body: bytes | memoryview, inputs: Mapping[str, Type]) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -64,6 +65,8 @@ _quick = msgspec.json.Decoder(QuickRequest)
 
 
 _ARRAY = np.ndarray
+#: The outputs of classifiers, regressors and transformers that `predict` or `transform` returns.
+_PREDICTED = ("label", "value", "features")
 
 
 class CallCounts:
@@ -87,7 +90,7 @@ class ModelCodec:
 
     __slots__ = (
         *("class_names", "counts", "direct", "inputs", "messages", "origin", "outputs", "places"),
-        "prefix",
+        *("_predicting", "prefix"),
         *("quick_type", "quick_width", "rows", "template", "usual", "version"),
     )
 
@@ -124,6 +127,18 @@ class ModelCodec:
         self.origin: tuple[tuple[str, str], ...] = ()
         #: The codecs of gRPC, made for the first call.
         self.messages: tuple[ModelCodec, ...] = ()
+        self._predicting: ModelCodec | None = None
+
+    @property
+    def predicting(self) -> ModelCodec:
+        """This codec for those who expect what `predict` returned, unless a note names outputs."""
+        found = [name for name in _PREDICTED if name in self.version.kinds]
+        if not found or self.version.notes.get("default_outputs"):
+            return self
+        if self._predicting is None:
+            self._predicting = made = copy(self)
+            made.usual, made.places = (found[0],), (self.version.outputs.index(found[0]),)
+        return self._predicting
 
     # --- requests ----------------------------------------------------------------------------
 

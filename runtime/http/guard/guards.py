@@ -319,7 +319,7 @@ def _read(path: Path) -> tuple[tuple[_TokenLine, ...], tuple[int, int, int]]:
 
 def _clients(path: Path, lines: list[str]) -> list[_TokenLine]:
     """The lines of clients."""
-    known: list[_TokenLine] = []
+    known: dict[int, _TokenLine] = {}
     for number, text in enumerate(lines, 1):
         parts = text.split()
         if not parts or parts[0].startswith("#"):
@@ -332,17 +332,18 @@ def _clients(path: Path, lines: list[str]) -> list[_TokenLine]:
             )
             raise ParameterError(what, where=where, found=found, hint=hint)
         line = _line_of(parts, where)
-        for each in known:
+        for above, each in known.items():
             same = each.name == line.name
             if same and (each.rights, each.models) != (line.rights, line.models):
-                what = "this client has other rights in a line above"
-                raise ParameterError(what, where=where, found=line.name)
+                what = f"this client has other rights or models in line {above}"
+                hint = "write the same in all lines of a client, or remove one of them"
+                raise ParameterError(what, where=where, found=line.name, hint=hint)
             if (each.digest, each.certificate) == (line.digest, line.certificate):
-                whose = "this" if same else "another"
-                what = f"{whose} client has this token already"
-                raise ParameterError(what, where=where, found=line.name)
-        known.append(line)
-    return known
+                what = f"line {above} has this token, for {'this' if same else 'another'} client"
+                hint = "remove one of the two lines, or make another token for it"
+                raise ParameterError(what, where=where, found=line.name, hint=hint)
+        known[number] = line
+    return [*known.values()]
 
 
 def _line_of(parts: list[str], where: str) -> _TokenLine:
@@ -363,7 +364,8 @@ def _line_of(parts: list[str], where: str) -> _TokenLine:
     rights = frozenset(more[0].split(",")) if more else ALL
     if not rights <= ALL:
         what, hint = "there is no such right", "predict,read,change"
-        raise ParameterError(what, where=where, found=more[0], hint=hint)
+        found = more[0] if len(more[0]) < _LEAST else f"{len(more[0])} characters"  # or a token
+        raise ParameterError(what, where=where, found=found, hint=hint)
     models = tuple(more[1].split(",")) if more[1:] else ()
     if "" in models:
         what, hint = "models are patterns of names", "fraud*,churn"

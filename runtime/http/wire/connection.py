@@ -110,6 +110,8 @@ class Connection(asyncio.BufferedProtocol):
         self._tls, self._certified = secured is not None, names_of(secured)
         if not self._server.admit(self):
             self._refuse(problems.refusal("too many connections", 503, (("Retry-After", "1"),)))
+        elif getattr(secured, "plain", False):
+            self._refuse(problems.SPEAKS_TLS)
         elif secured is not None and secured.selected_alpn_protocol() == "h2":
             self._mute = True
             self._server.http2(self, self._transport, b"")

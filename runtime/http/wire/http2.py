@@ -72,7 +72,7 @@ class Http2Connection(Carrier, asyncio.BufferedProtocol):
 
     __slots__ = (
         *("_block", "_blocks", "_greeted", "_heads_since", "_more", "_pinged", "_rest"),
-        *("_rest_since", "_settled", "_unread"),
+        *("_rest_since", "_settled", "_unread", "_widened"),
     )
 
     def __init__(self, server: Listener, app: App) -> None:
@@ -81,6 +81,7 @@ class Http2Connection(Carrier, asyncio.BufferedProtocol):
         self._more = False  # whole frames wait for their turn
         self._rest, self._rest_since = b"", self.now  # the beginning of a frame, or of the preface
         self._greeted = self._settled = False  # the preface has come; and the SETTINGS
+        self._widened = False  # windows have changed for which streams may wait
         self._blocks = HeaderBlocks(app.settings.max_header, server.path)
         #: A block of headers that goes on: its stream, its flags and its bytes so far.
         self._block: tuple[int, int, bytearray] | None = None
@@ -107,7 +108,9 @@ class Http2Connection(Carrier, asyncio.BufferedProtocol):
         self._rest = data
         if self.peer and self.peer in self._server.turns.wary:
             self._transport.pause_reading()
-            self.loop.call_later(WARY_SECONDS, self._go_on)
+            self.loop.call_later(WARY_SECONDS, self._let_others)
+        elif self._server.turns.is_over(self.loop, self.now):
+            self._let_others()
         else:
             self._came(b"")
 
@@ -141,7 +144,12 @@ class Http2Connection(Carrier, asyncio.BufferedProtocol):
         lag, self.waited = self._server.lag, 0.0
         if lag.behind:
             self.waited = self.now - max(lag.since(self.now, self.loop), before)
-        self._came(self._server.memory[:nbytes].tobytes())
+        data = self._server.memory[:nbytes].tobytes()
+        if self._server.turns.is_over(self.loop, self.now):
+            self._rest += data
+            self._let_others()
+        else:
+            self._came(data)
 
     def _came(self, data: bytes) -> None:
         self._pinged, self._more = 0.0, False
@@ -155,10 +163,17 @@ class Http2Connection(Carrier, asyncio.BufferedProtocol):
             self.end(problem.error, str(problem))
         except HpackError as problem:
             self.end(Fault.COMPRESSION, str(problem))
+        if self._widened:
+            self._widened = False
+            self.pump()
         self.done()
         if self._more and not self._transport.is_closing():
-            self._transport.pause_reading()
-            self._server.turns.wait(self.loop, self._go_on)
+            self._let_others()
+
+    def _let_others(self) -> None:
+        """Read no more until others have had their turn."""
+        self._transport.pause_reading()
+        self._server.turns.wait(self.loop, self._go_on)
 
     def _go_on(self) -> None:
         """Handle more of what has come, now that others have had their turn."""
@@ -360,20 +375,20 @@ class Http2Connection(Carrier, asyncio.BufferedProtocol):
             raise Broken(Fault.FRAME_SIZE, "settings are cut off")
         if flags & FrameFlag.ACK:
             return
+        former = self.initial_window
         for name, value in SETTING.iter_unpack(payload):
             if name == INITIAL_WINDOW:
                 if value > LARGEST_WINDOW:
                     raise Broken(Fault.FLOW_CONTROL, "a window is too large")
-                for stream in self._streams.values():
-                    stream.window += value - self.initial_window
                 self.initial_window = value
             elif (name == _MAX_FRAME and not FRAME_BYTES <= value < 1 << 24) or (
                 name == _ENABLE_PUSH and value > 1
             ):
                 raise Broken(Fault.PROTOCOL, "a setting has a value that it may not have")
-        self._settled = True
+        for stream in self._streams.values():
+            stream.window += self.initial_window - former
+        self._settled = self._widened = True
         self.write(frame(FrameKind.SETTINGS, FrameFlag.ACK, 0))
-        self.pump()
 
     def _widen(self, number: int, more: int) -> None:
         """A window of the client has more room."""
@@ -387,8 +402,7 @@ class Http2Connection(Carrier, asyncio.BufferedProtocol):
             self.window += more
             if not more or self.window > LARGEST_WINDOW:
                 raise Broken(error, why)
-        if self._blocked:
-            self.pump()
+        self._widened = True
 
     # --- time --------------------------------------------------------------------------------
 

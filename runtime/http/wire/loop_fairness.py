@@ -102,8 +102,16 @@ class ReadTurns:
     def __init__(self) -> None:
         self._line: deque[Callable[[], None]] = deque()
         self._called = False  # the next round is
+        self._end = 0.0  # when those have had their time who are read in this round of the loop
         #: Addresses that have asked for too much in this second.
         self.wary: set[str] = set()
+
+    def is_over(self, loop: asyncio.AbstractEventLoop, now: float) -> bool:
+        """True if the connections that were read in this round of the loop have taken long."""
+        if not self._end:
+            self._end = now + _ROUND_SECONDS
+            loop.call_soon(setattr, self, "_end", 0.0)
+        return now > self._end
 
     def wait(self, loop: asyncio.AbstractEventLoop, go_on: Callable[[], None]) -> None:
         """Call `go_on` when those are through who waited before."""

@@ -94,6 +94,7 @@ def refusal(message: str, status: int, headers: tuple[tuple[str, str], ...] = ()
 LATE = refusal(
     "the server is overloaded: the request waited too long", 503, (("Retry-After", "1"),)
 )
+SPEAKS_TLS = Response(b"This port speaks TLS: use https://.\n", 400, "text/plain")
 HEADER_TOO_LARGE = refusal("the headers are too large, or too many", 431)
 
 

@@ -7,6 +7,7 @@ former certificate stays, and a warning is logged.
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,63 @@ from runtime.http.wire.settings import ServerSettings
 ALPN = ("h2", "http/1.1")
 #: Complaints of OpenSSL about a certificate that it can read; all others are about the key.
 _WEAK = ("TOO_SMALL", "TOO_WEAK")
+#: The first bytes of a plain request; those of a handshake begin with one that is no letter.
+_FIRST, _PLAIN = 5, re.compile(rb"[A-Z]{3}")
+
+
+class ServerSide(ssl.SSLObject):
+    """A server's end of TLS that passes bytes as they are if the client speaks plain HTTP.
+
+    So the connection is made, and can answer what is wrong: a failed handshake is silent.
+    """
+
+    plain = False
+    coming: ssl.MemoryBIO | None = None
+    going: ssl.MemoryBIO
+
+    def do_handshake(self) -> None:
+        """Go on with the handshake, of which there is none with a plain request."""
+        if self.coming is not None:
+            first = self.coming.read()
+            self.coming.write(first)
+            if len(first) < _FIRST:
+                raise ssl.SSLWantReadError
+            self.coming, self.plain = None, _PLAIN.match(first) is not None
+        if not self.plain:
+            super().do_handshake()
+
+    def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002 (its name there)
+        """Read nothing from a plain client: what it has sent is not looked at."""
+        if self.plain:
+            raise ssl.SSLWantReadError
+        return super().read(len, buffer)
+
+    def write(self, data: Any) -> int:
+        """Write bytes, to a plain client as they are."""
+        return self.going.write(data) if self.plain else super().write(data)
+
+    def getpeercert(self, binary_form: bool = False) -> Any:  # noqa: FBT001, FBT002 (as there)
+        """Return the client's certificate, if it has sent one."""
+        return None if self.plain else super().getpeercert(binary_form)
+
+    def unwrap(self) -> None:
+        """End TLS, if it has begun."""
+        if not self.plain:
+            super().unwrap()
+
+
+class _Context(ssl.SSLContext):
+    """A context of servers whose connections tell plain clients that they speak TLS."""
+
+    sslobject_class = ServerSide
+
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **more: Any
+    ) -> Any:
+        """Make a connection's end, which knows where its bytes come from and go to."""
+        made: Any = super().wrap_bio(incoming, outgoing, *args, **more)
+        made.coming, made.going = incoming, outgoing
+        return made
 
 
 class TlsFiles:
@@ -60,7 +118,7 @@ class TlsFiles:
         return stamps
 
     def _made(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = _Context(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION
         # Requests say where they end, so a connection that just breaks off cuts none short.

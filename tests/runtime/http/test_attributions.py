@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.neighbors import KNeighborsRegressor
 import flour
 import oven
 from oven.explain import attribute
+from oven.plans.attribution import Attribution
 from runtime.http.answer.attributions import Attributions
 from runtime.http.wire.problems import HttpError
 from tests.boosters import sample
@@ -75,6 +77,24 @@ def test_what_cannot_be_explained_is_an_error_of_the_client(
     reply = asked(house, model, sample(3, rows).X, explain)
     assert reply.status == status, reply.body
     assert said in reply.error
+
+
+def test_the_words_of_an_answer_are_found_on_a_thread(
+    house: House, trees: oven.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop's has others to answer, and the first words import scipy."""
+    threads: list[str] = []
+    told = Attribution.to_dict
+
+    def to_dict(made: Attribution, row: int | None = None) -> dict[str, Any]:
+        threads.append(threading.current_thread().name)
+        return told(made, row)
+
+    monkeypatch.setattr(Attribution, "to_dict", to_dict)
+    assert trees.ready
+    assert asked(house, "trees", sample(2, 3).X, explain=True).status == 200
+    assert threads
+    assert not {"pretzel-http"} & set(threads)
 
 
 def test_requests_above_the_rate_are_refused() -> None:

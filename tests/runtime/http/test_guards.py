@@ -64,11 +64,25 @@ class TestTokens:
             TokenFile(file)
         assert refused.value.found == "not a regular file"
 
-    def test_two_clients_have_two_tokens(self, file: Path) -> None:
-        file.write_text(f"alice {ALICE} predict\nbob {ALICE}\n")
-        with pytest.raises(ParameterError, match="another client has this token") as refused:
+    @pytest.mark.parametrize(
+        ("lines", "what", "hint"),
+        [
+            (f"alice {ALICE} predict\nbob {ALICE}", "line 2 has this token, for another", "remove"),
+            (f"bob {ALICE}\nbob {ALICE}", "line 2 has this token, for this", "make another token"),
+            (f"bob {ALICE}\nbob {ALICE} read", "other rights or models in line 2", "the same in"),
+            (f"bob {ALICE} read a\nbob {BOB} read b", "other rights or models in line 2", "same"),
+        ],
+    )
+    def test_lines_at_odds_are_told_by_their_numbers(
+        self, file: Path, lines: str, what: str, hint: str
+    ) -> None:
+        """With what to do, and without a token."""
+        file.write_text(f"# clients\n{lines}\n")
+        with pytest.raises(ParameterError, match=what) as refused:
             TokenFile(file)
-        assert (refused.value.where, refused.value.found) == (f"{file}:2", "bob")
+        assert (refused.value.where, refused.value.found) == (f"{file}:3", "bob")
+        assert hint in str(refused.value.hint)
+        assert not any(token in str(refused.value) for token in (ALICE, BOB))
 
     def test_other_schemes_are_not_known(self, file: Path) -> None:
         def said(what: str) -> Request:
@@ -115,6 +129,7 @@ class TestTokens:
         [
             *("alice", f"alice {ALICE} x", "alice short", "\udc80", f"alice {ALICE} read a* b"),
             *(f"alice {ALICE}\nalice {BOB} read", f"alice {ALICE}\nalice {BOB} {WORDS} a"),
+            *(f"alice {BOB} {ALICE}", f"alice {BOB} read,{ALICE}"),
             *(f"alice {ALICE} read ,", f"alice {ALICE} read a,,b", f"alice {ALICE} read, a"),
             *("alice sha256:abc", f"alice sha256:{'g' * 64}", "alice cert:"),
             *("alice cert:x\nbob cert:x", f"alice {ALICE}\nbob sha256:{DIGEST}"),

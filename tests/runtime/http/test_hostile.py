@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import threading
 import zlib
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import pytest
 
@@ -83,6 +85,81 @@ def test_others_have_their_turn(house: House, monkeypatch: pytest.MonkeyPatch) -
     assert (made.status, bool(waits)) == (400, True)
 
 
+def test_windows_that_change_often_are_looked_at_once_a_turn(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By streams that wait for them; the last size that a client sets is the one that counts."""
+    pumped, pump = list[int](), http2.Http2Connection.pump
+
+    def counted(self: Any) -> None:
+        pumped.append(len(self._blocked))
+        pump(self)
+
+    monkeypatch.setattr(http2.Http2Connection, "pump", counted)
+    wanted = house.client.get("/v2").body
+    with talk(house.server.port) as one:
+        one.say(frame(FrameKind.SETTINGS, 0, 0, b"\0\x04" + bytes(4)))
+        streams = [one.begin(head("GET", "/v2"), last=True) for _ in range(50)]
+        one.say(frame(FrameKind.PING, 0, 0, bytes(8)))
+        one.until(FrameKind.PING)
+        pumped.clear()
+        wider = frame(FrameKind.WINDOW_UPDATE, 0, 0, b"\0\0\0\1")
+        one.say(wider * (AT_ONCE - 1) + frame(FrameKind.PING, 0, 0, bytes(8)))
+        one.until(FrameKind.PING)
+        assert 50 in pumped
+        assert len(pumped) < AT_ONCE // 2
+        sizes = [b"\0\x04" + size.to_bytes(4, "big") for size in (70_000, 0, 9, 1 << 16)]
+        one.say(frame(FrameKind.SETTINGS, 0, 0, b"".join(sizes)))
+        assert one.hear(streams[-1]).body == wanted
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_rows_of_very_many_columns_are_refused(house: House, *, several: bool) -> None:
+    """A row in JSON is answered on the event loop; each of its columns would be looked at."""
+    row = {f"c{number}": 1.0 for number in range(5000)}
+    reply = house.client.post("/predict/iris", [{"c": 1.0}, row] if several else row)
+    assert (reply.status, "too many columns" in reply.error) == (400, True)
+    assert "5000 columns" in reply.error
+    few = {"age": 1.0, "income": 2.0, "city": "Oslo", **{f"c{n}": 1.0 for n in range(1000)}}
+    assert house.client.post("/predict/people", few).status == 200
+
+
+def test_many_connections_at_once_have_a_round_together(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that come later in a round of the loop are read in turns, and lose nothing."""
+    over, waits, wait = ReadTurns.is_over, list[Any](), ReadTurns.wait
+
+    def waited(self: Any, loop: Any, go_on: Any) -> None:
+        waits.append(go_on)
+        wait(self, loop, go_on)
+
+    monkeypatch.setattr(ReadTurns, "wait", waited)
+    monkeypatch.setattr(ReadTurns, "is_over", lambda self, loop, now: over(self, loop, now) or True)
+    wanted = house.client.get("/v2").body
+    with talk(house.server.port) as one:
+        for _ in range(3):
+            assert one.ask(head("GET", "/v2")).body == wanted
+        heard = one.ask(head("POST", INFER), json.dumps(ROW).encode())
+        assert heard.headers[":status"] == "200"
+    assert len(waits) >= 5
+
+
+def test_a_round_ends_with_its_time() -> None:
+    class Loop:
+        later: ClassVar[list[Any]] = []
+
+        def call_soon(self, function: Any, *arguments: Any) -> None:
+            self.later.append(partial(function, *arguments))
+
+    turns, loop = ReadTurns(), Loop()
+    known = [turns.is_over(loop, now) for now in (5.0, 5.001, 5.1)]  # type: ignore[arg-type]  # what it needs of one
+    assert known == [False, False, True]
+    (begin,) = loop.later
+    begin()
+    assert not turns.is_over(loop, 5.2)  # type: ignore[arg-type]  # as above
+
+
 def test_who_was_sent_away_waits(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(house.server.turns, "wary", frozenset({"127.0.0.1"}))
     monkeypatch.setattr(http2, "WARY_SECONDS", 1e9)
@@ -101,7 +178,7 @@ def test_long_work_is_done_on_threads(house: House, monkeypatch: pytest.MonkeyPa
         return b"{}"
 
     monkeypatch.setattr(health, "document", noted)
-    monkeypatch.setattr(attributions, "import_module", noted)
+    monkeypatch.setattr(attributions, "_told", noted)
     monkeypatch.setattr(health, "_documents", {})
     assert {house.client.get("/openapi.json").body for _ in range(2)} == {b"{}"}
     house.client.post("/v2/models/iris/infer", {**ROW, "parameters": {"explain": True}})

@@ -11,9 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import tritonclient.http as triton
+from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
+from sklearn.cross_decomposition import PLSRegression
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from tritonclient.utils import InferenceServerException
@@ -80,15 +83,46 @@ def forms(table: pd.DataFrame) -> Iterator[tuple[Any, str]]:
 def test_every_form_of_a_body_is_answered_alike(runtime: Runtime, model: str) -> None:
     table = TABLES[model]
     data = table["text"].tolist() if model == "texts" else table
-    answers = runtime.predict(model, data)
-    wanted = [str(each) for each in np.asarray(answers["label"])]
+    wanted = np.asarray(runtime.predict(model, data)["label"]).tolist()
     for body, kind in forms(table):
         reply = ask(runtime, model, body, kind)
         assert reply.status == 200, (kind, body, reply.body)
-        told = reply.json["predictions"]
-        assert [each["label"] for each in told] == wanted, (kind, body)
-        shares = [list(each["probabilities"].values()) for each in told]
-        np.testing.assert_array_equal(shares, np.asarray(answers["probabilities"]))
+        assert reply.json == {"predictions": wanted}, (kind, body)
+
+
+PREDICTED: list[tuple[Any, Any, dict[str, Any], str]] = [
+    (LogisticRegression(), LABELS, {}, "predict"),
+    (LogisticRegression(), LABELS, {"default_outputs": ("probabilities",)}, "predict_proba"),
+    (MultiOutputClassifier(LogisticRegression()), [[0, 2], [1, 2], [1, 1], [0, 1]], {}, "predict"),
+    (PLSRegression(1), [0.5, 1.5, 2.0, 3.0], {}, "predict"),  # it has features, too
+    (KMeans(2, n_init=1), None, {}, "predict"),
+    (StandardScaler(), None, {}, "transform"),
+]
+
+
+@pytest.mark.parametrize(("original", "targets", "notes", "method"), PREDICTED)
+def test_predictions_are_what_the_original_returns(
+    original: Any, targets: Any, notes: dict[str, Any], method: str
+) -> None:
+    """In the forms of MLflow and KServe, of one row, of some, and of many; others have it all."""
+    rows = NUMBERS.to_numpy()
+    wanted = getattr(original.fit(rows, targets), method)(rows).tolist()
+    many, settings = 20_000, ServerSettings(port=0, max_unread=0.0)
+    with Runtime(executors=1) as runtime, Server(runtime, settings) as server:
+        runtime.register("m", flour.from_sklearn(original), notes=notes)
+        client = Client(server.port)
+        for path in ("/invocations", "/v1/models/m:predict", "/v1/models/m@1:predict"):
+            for count in (1, len(rows), many * len(rows)):
+                body = {"instances": np.resize(rows, (count, 2)).tolist()}
+                told = client.post(path, body).json["predictions"]
+                want = wanted[:1] if count == 1 else wanted * (count // len(rows))
+                if isinstance(want[0], str):
+                    assert told == want
+                else:
+                    np.testing.assert_allclose(told, want, rtol=1e-9)
+        every = client.post("/predict/m", rows.tolist()).json
+        if not notes:
+            assert every[0].keys() == flour.from_sklearn(original).outputs.keys()
 
 
 def test_columns_are_found_by_name(runtime: Runtime) -> None:

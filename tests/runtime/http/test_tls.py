@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import http.client
 import json
 import socket
 import ssl
@@ -95,7 +97,7 @@ def test_what_is_not_TLS_or_an_old_one_is_refused(authority: Authority) -> None:
         client = HTTPSConnection("127.0.0.1", server.port, timeout=60, context=old)
         with closing(client), pytest.raises((ssl.SSLError, ConnectionError)):
             client.connect()
-        for said in (b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n", b""):  # and a silent client
+        for said in (b"\x16\x03\x01 no handshake", b"no method", b"GET", b""):  # and silent ones
             with socket.create_connection(("127.0.0.1", server.port), 60) as plain:
                 plain.sendall(said)
                 assert b"HTTP" not in plain.recv(100)
@@ -105,6 +107,32 @@ def test_what_is_not_TLS_or_an_old_one_is_refused(authority: Authority) -> None:
         with modern.wrap_socket(plain, server_hostname="localhost") as secured:
             assert secured.selected_alpn_protocol() == "http/1.1"
             assert secured.version() == "TLSv1.3"
+
+
+@pytest.mark.parametrize("run", [asyncio.run, None])
+@pytest.mark.parametrize(
+    "said", [b"GET /v2 HTTP/1.1\r\n\r\n", b"DELETE /", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
+)
+def test_a_plain_request_is_told_that_the_port_speaks_tls(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, said: bytes, run: Any
+) -> None:
+    """On any event loop, even if it comes in two parts; and the server closes first."""
+    if run is not None:
+        monkeypatch.setattr("runtime.http.server.run", run)
+    with serving(files(authority, header_seconds=30.0)) as server:
+        with socket.create_connection(("127.0.0.1", server.port), 10) as plain:
+            plain.sendall(said[:2])
+            time.sleep(0.05)
+            plain.sendall(said[2:])
+            answer = http.client.HTTPResponse(plain)
+            answer.begin()
+            assert (answer.status, answer.getheader("connection")) == (400, "close")
+            assert (answer.getheader("content-type") or "").startswith("text/plain")
+            assert b"speaks TLS" in answer.read()
+            assert plain.recv(100) == b""
+        until(lambda: server.connections == 0)
+        with closing(authority.connection(server.port)) as connection:
+            assert ask(connection)[0] == 200
 
 
 def test_the_end_does_not_wait_for_idle_clients(

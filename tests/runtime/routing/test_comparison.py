@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import flour
+from flour import Flow
 from runtime import Runtime
 from runtime.errors import BadCall
 from runtime.routing.comparison import SEGMENTS, Comparison, ComparisonCounts
@@ -126,6 +127,32 @@ def scaled(weight: float) -> flour.Flow:
     """A program of two steps, whose weight is one of the second."""
     x = flour.vector("X", 3)
     return flour.outputs(score=(x * 2.0) * [weight, 1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("names", "width", "told"),
+    [("ac", 0, "m@1 reads b alone; m@2 reads c alone"), ("", 3, "Vector[3, float64]")],
+)
+def test_a_shadow_with_other_inputs_is_told_of(names: str, width: int, told: str) -> None:
+    """It is asked the champion's rows, which it refuses."""
+
+    def program(names: str, width: int) -> Flow:
+        if width:
+            return flour.vector("row", width).max().named("top")
+        row = flour.record("row", dict.fromkeys(names, flour.Scalar()))
+        return row.columns(list(names)).max().named("top")
+
+    with Runtime() as runtime:
+        for each in (program("ab", 0 if names else 2), program(names, width)):
+            runtime.register("m", each, activate=False, background=False)
+        runtime.route("m", "m@1", shadow="m@2")
+        comparison = runtime.experiments.compare("m")
+        runtime.predict("m", {"a": 1.0, "b": 2.0} if names else np.array([1.0, 2.0]))
+        until(lambda: comparison.to_dict()["pairs"] == 1)
+        found = comparison.to_dict()
+        assert found["challenger_errors"] == 1
+        assert told in found["first_difference"]
+        assert "register the challenger with the champion's inputs" in found["first_difference"]
 
 
 def test_a_runtime_compares_a_shadow_and_says_where_it_differs() -> None:
