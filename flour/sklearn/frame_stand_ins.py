@@ -53,7 +53,10 @@ def _of_arrow(held: Any) -> list[Any]:
 
 
 #: What makes an index in pickles, and the classes of indexes, which files of skops name.
-_INDEXES = "pandas._new_Index pandas.Index pandas.RangeIndex pandas.Int64Index pandas.Float64Index"
+_INDEXES = (
+    "pandas._new_Index pandas.Index pandas.RangeIndex pandas.Int64Index pandas.Float64Index "
+    "pandas.CategoricalIndex"
+)
 
 
 class IndexStandIn(StandIn, names=_INDEXES):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import joblib
 import numpy as np
 import pytest
 from onnxruntime import InferenceSession
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 import flour
 import oven
@@ -141,6 +144,47 @@ def test_encoders_answer_as_onnxruntime(way: str, tmp_path: Path) -> None:
     (folder / "config_setfit.json").write_text('{"normalize_embeddings": true}')
     answers = oven.bake(flour.from_embedding(folder)).run(documents)
     np.testing.assert_allclose(answers["probabilities"], head.predict_proba(found), atol=1e-6)
+
+
+class SentenceTransformer(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """A model in memory, which can be saved; the package needs gigabytes."""
+
+    __module__ = "sentence_transformers.SentenceTransformer"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save_pretrained(self, path: str, *, create_model_card: bool = True) -> None:
+        """Write the files of the model."""
+        assert not create_model_card
+        shutil.copytree(self.folder, path, dirs_exist_ok=True)
+
+    def fit(self, X: object, y: object = None) -> SentenceTransformer:
+        """Learn nothing."""
+        return self
+
+    def transform(self, X: list[str]) -> Any:
+        """The vectors of documents, for a head to learn from."""
+        return oven.bake(flour.from_embedding(self.folder)).run(X)["embedding"]
+
+
+@pytest.mark.parametrize("kind", ["static", "onnx"])
+def test_models_of_sentence_transformers_in_memory(kind: str, tmp_path: Path) -> None:
+    if kind == "onnx":
+        encoder_folder(tmp_path)
+    else:
+        shutil.copytree(STORED / "plain", tmp_path, dirs_exist_ok=True)
+    documents = ["a [SEP] b", "", "don't stop! " * 9]
+    model = SentenceTransformer(tmp_path)
+    wanted = model.transform(documents)
+    found = oven.bake(flour.from_sklearn(model)).run(documents)
+    np.testing.assert_array_equal(next(iter(found.values())), wanted)
+    pipeline = make_pipeline(model, LogisticRegression()).fit(documents, [0, 1, 0])
+    found = oven.bake(flour.from_sklearn(pipeline)).run(documents)
+    np.testing.assert_allclose(found["probabilities"], pipeline.predict_proba(documents), atol=1e-6)
+    (tmp_path / ("onnx/model.onnx" if kind == "onnx" else "model.safetensors")).unlink()
+    with pytest.raises(ImportRefused, match="no static embedding"):
+        flour.from_sklearn(model)
 
 
 @pytest.mark.parametrize(
