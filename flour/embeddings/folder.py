@@ -9,17 +9,14 @@ import io
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from flour.core.errors import DamagedProgram, ImportRefused
-from flour.core.types import Text
 from flour.embeddings.json_part import JsonPart
 from flour.embeddings.safetensors import read_safetensors
 from flour.embeddings.static import PieceTable, headed, of_model2vec, of_sentence_transformers
 from flour.embeddings.tokenizer_json import read_tokenizer
 from flour.embeddings.transformer import FILES as ENCODER_FILES
 from flour.embeddings.transformer import MODELS, of_encoder
-from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow, outputs
 from flour.language.sources import text
 from flour.sklearn.file import read_as_data
@@ -94,15 +91,9 @@ class _Files:
         )
 
 
-@adapts(
-    "sentence_transformers.SentenceTransformer.SentenceTransformer",
-    "sentence_transformers.sentence_transformer.model.SentenceTransformer",
-)
-def _sentence_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
-    to.need(isinstance(x.type, Text), "an embedding reads documents")
-    with TemporaryDirectory() as folder:  # what it saves is what is known of it
-        fit.save_pretrained(folder, create_model_card=False)
-        return _embedded(_Files(packed(Path(folder))), x)
+def vectors_of(folder: Path, document: Flow) -> Flow:
+    """The vectors of documents that the embedding of a folder makes, without a head."""
+    return _embedded(_Files(packed(folder)), document)
 
 
 def _program(files: _Files, document: Flow) -> Flow:
