@@ -66,6 +66,7 @@ def tables() -> dict[str, list[NDArray[Any]]]:
         "lower": _texts(changed(lowercase=True)),
         **_of_patterns(),
         **_of_normal_forms(classes),
+        **_of_clusters(),
     }
 
 
@@ -112,6 +113,53 @@ def _of_normal_forms(known: Iterable[int]) -> dict[str, list[NDArray[Any]]]:
         "composites": _runs(nfd.keys() - nfc.keys() - {*hangul}),
         "marks": _runs(code for code in CODES if not bare(chr(code))),
     }
+
+
+def _of_clusters() -> dict[str, list[NDArray[Any]]]:
+    """The sets of characters by which clusters of them are told apart.
+
+    A map of characters that makes an x of whatever begins with any byte shows where they end: a
+    cluster of fewer than six bytes becomes one x, any other an x for each character.
+    """
+    from tokenizers.normalizers import Precompiled
+
+    # The units of the trie: the root, one for each byte, and the value that follows each.
+    root, leaf, value = 256 << 10, 1 << 8 | 1 << 9 | 1 << 10, 1 << 31
+    units = [root, *[0] * 255, *(byte | leaf if byte not in (0, 10) else 0 for byte in range(256))]
+    units += [value] * 512
+    raw = np.array([4 * len(units), *units], "<u4").tobytes() + b"x\0"
+    shown = Precompiled(raw).normalize_str
+    mark, joiner, consonant, virama = "\u0301", "\u200d", "\u0915", "\u094d"
+    codes = np.array([code for code in CODES if code not in (10, 13)])
+
+    def count(before: str, behind: str) -> NDArray[np.int64]:
+        """How many x there are for each character between these."""
+        lines = (f"{before}{chr(code)}{behind}" for code in codes)
+        return np.array([*map(len, shown("\n".join(lines)).split("\n"))])
+
+    joined, small = count("a", "") == 1, codes < 0x10000
+    prepend = count("", "a" + mark) != 2
+    alone = ~joined & ~prepend
+    parts = "\u1100", "\u1161", "\u11a8"
+    leads, vowels, tails = (alone & (count("", part + mark) == 3) for part in parts)
+    led, voiced, ended = (small & (count(part, mark) == 3) for part in parts)
+    linker = joined & (count(consonant, consonant + mark) == 4)
+    found = {
+        "joined": joined,
+        "prepend": prepend,
+        "control": count("", mark * 2) == 2,
+        "extend": joined & (count("©", f"{joiner}©{mark}") == 5),
+        "pictures": alone & (count("©" + joiner, mark) == 4),
+        "consonants": count("", virama + consonant + mark) == 4,
+        "linkers": linker,
+        "linked": joined & ~linker & (count(consonant + virama, consonant + mark) == 5),
+        "leads": leads,
+        "vowels": vowels & ~leads & (voiced | ~led),
+        "open": vowels & ~leads & led & ~voiced,
+        "closed": tails & ~vowels & led,
+        "tails": tails & ~vowels & ended,
+    }
+    return {name: _runs([*codes[flags].tolist()]) for name, flags in found.items()}
 
 
 def _runs(codes: Iterable[int]) -> list[NDArray[Any]]:

@@ -83,7 +83,7 @@ ADAPTERS = _by_name(
         "flour.boosters.catboost": "catboost.core.CatBoost catboost.core.CatBoostClassifier catboost.core.CatBoostRanker catboost.core.CatBoostRegressor",
         "flour.boosters.lightgbm": "lightgbm.sklearn.LGBMClassifier lightgbm.sklearn.LGBMRanker lightgbm.sklearn.LGBMRegressor",
         "flour.boosters.xgboost": "xgboost.sklearn.XGBClassifier xgboost.sklearn.XGBRFClassifier xgboost.sklearn.XGBRFRegressor xgboost.sklearn.XGBRanker xgboost.sklearn.XGBRegressor",
-        "flour.embeddings.static": "embetter.text.TextEncoder model2vec.inference.model.StaticModelPipeline model2vec.model.StaticModel",
+        "flour.embeddings.static": "embetter.text.TextEncoder model2vec.inference.model.StaticModelPipeline model2vec.model.StaticModel sentence_transformers.SentenceTransformer.SentenceTransformer sentence_transformers.sentence_transformer.model.SentenceTransformer",
         "flour.ops.bayes": "sklearn.naive_bayes.BernoulliNB sklearn.naive_bayes.CategoricalNB sklearn.naive_bayes.ComplementNB sklearn.naive_bayes.GaussianNB sklearn.naive_bayes.MultinomialNB",
         "flour.ops.cluster": "sklearn.cluster.AffinityPropagation sklearn.cluster.Birch sklearn.cluster.BisectingKMeans sklearn.cluster.KMeans sklearn.cluster.MeanShift sklearn.cluster.MiniBatchKMeans",
         "flour.ops.discretise": "sklearn.preprocessing.KBinsDiscretizer",

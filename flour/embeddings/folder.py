@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from flour.core.errors import DamagedProgram, ImportRefused
@@ -91,34 +91,42 @@ class _Files:
         )
 
 
+def vectors_of(folder: Path, document: Flow) -> Flow:
+    """The vectors of documents that the embedding of a folder makes, without a head."""
+    return _embedded(_Files(packed(folder)), document)
+
+
 def _program(files: _Files, document: Flow) -> Flow:
+    heads = [head for head in _HEADS if head in files.names]
+    return _behind(files, _embedded(files, document, heads), heads)
+
+
+def _embedded(files: _Files, document: Flow, heads: Sequence[str] = ()) -> Flow:
+    """The vectors of documents."""
     place = "" if _TOKENIZER in files.names else f"{_NESTED}/"
     encoder = next((model for model in MODELS if model in files.names), "")
     name = encoder or f"{place}model.safetensors"
     if name not in files.names:
         raise _no_static(name, files.names)
-    heads = [head for head in _HEADS if head in files.names]
     subwords = read_tokenizer(files.read(f"{place}{_TOKENIZER}"), f"{place}{_TOKENIZER}")
     if encoder:
         kinds, model = _modules(files), files.read(encoder)
-        return _behind(files, of_encoder(document, subwords, model, files.json, kinds), heads)
+        return of_encoder(document, subwords, model, files.json, kinds)
     tensors = read_safetensors(files.read(name), name)
     if "embeddings" in tensors:
         config = files.json("config.json")
         table = PieceTable(tensors["embeddings"], tensors.get("mapping"), tensors.get("weights"))
-        embedded = of_model2vec(
+        return of_model2vec(
             document,
             subwords,
             table.numbers_only() if heads else table,
             config["max_length"].whole(_MOST) if _says(config, "max_length") else None,
             unit=config["normalize"].flag(otherwise=False),
         )
-    elif "embedding.weight" in tensors:
+    if "embedding.weight" in tensors:
         table = PieceTable(tensors["embedding.weight"])
-        embedded = of_sentence_transformers(document, subwords, table, unit=_normalises(files))
-    else:
-        raise _no_static(name, tensors)
-    return _behind(files, embedded, heads)
+        return of_sentence_transformers(document, subwords, table, unit=_normalises(files))
+    raise _no_static(name, tensors)
 
 
 def _no_static(where: str, found: Iterable[str]) -> ImportRefused:

@@ -14,6 +14,7 @@ import numpy as np
 
 from flour.core.errors import DamagedProgram, FlourError
 from flour.core.op import Op
+from flour.embeddings.charsmap import read_charsmap
 from flour.embeddings.json_part import JsonPart
 from flour.language.flow import Flow
 from flour.ops import pieces
@@ -211,12 +212,14 @@ def _change(part: JsonPart) -> list[tuple[str, ...]]:
         return [("prepend", part["prepend"].text())]
     if kind == "Replace":
         return [("replace", _pattern(part), part["content"].text())]
+    if kind == "Precompiled":
+        return [("charsmap", read_charsmap(part["precompiled_charsmap"]))]
     raise part["type"].refused("this normaliser is not supported", _NORMALISERS)
 
 
 _NORMALISERS = (
-    *("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Prepend", "Replace"),
-    *("Sequence", "Strip", "StripAccents"),
+    *("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD"),
+    *("Precompiled", "Prepend", "Replace", "Sequence", "Strip", "StripAccents"),
 )
 
 

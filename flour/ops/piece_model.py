@@ -16,6 +16,7 @@ from flour.core.errors import ParameterError, UnsupportedSetting
 from flour.core.op import Arity, Columns, Op, Table
 from flour.core.types import Tokens, Type
 from flour.ops.text import SLACK, document, looked_up, numbered
+from flour.strings import charsmap
 from flour.strings import subword_characters as characters
 from flour.strings.patterns import Automaton, automaton
 from flour.strings.splitting import CHANGES, NORMALISED, between, split, translated
@@ -80,6 +81,7 @@ class PieceModel(Op, abstract=True):
             if not step or step[0] not in (*characters.SIMPLE, *CHANGES):
                 raise ParameterError("characters are not changed so", found=str(step))
             _ = _automaton(step[1]) if step[0] == "replace" else None
+            _ = charsmap.entries(step[1]) if step[0] == "charsmap" else None
         for cut in self.splits:
             if cut[:1] not in (("cut",), ("head",)):
                 raise ParameterError("words are not cut so", found=str(cut))
@@ -224,6 +226,8 @@ class PieceModel(Op, abstract=True):
             made, room = part.grown(e, _grown(step))
             if step[0] in characters.SIMPLE:
                 made, size = self._simple(e, step, part, made, room)
+            elif step[0] == "charsmap":
+                size = _mapped(e, part, made, step[1])
             else:
                 found, many = part.slices(e), f"min({part.size}, 1)"
                 if step[0] == "prepend":  # a slice without characters
@@ -277,6 +281,46 @@ class PieceModel(Op, abstract=True):
         return part, words, many
 
 
+def _mapped(e: Emitter, part: TextPart, made: str, written: str) -> str:
+    """Write a part as a map of characters changes it; the new size."""
+    where, found, grown = part.where, part.slices(e), e.var("0", "k")
+    call = f"text_tokens({where}, {part.size}, {found}, {_tables(e, charsmap.CLUSTERS)})"
+    many, changes = e.let(call, "int64").expr, charsmap.entries(written)
+    known = looked_up(e, Table.of([*changes]))
+    offsets, data = map(e.address, Table.of([*changes.values()]).blobs())
+    kinds = ", ".join(map(e.address, charsmap.begun(written)))
+    with e.loop(many) as item:
+        cluster = e.let(f"ld_int64({found}, {item})", "int64").expr
+        place = e.var(f"{cluster} >> 32", "k")
+        end = e.let(f"{place} + ({cluster} & 0xFFFFFFFF)", "int64").expr
+        short = e.var(f"int64({end} - {place} < {charsmap.LONG})", "k")
+        with e.block(f"while {place} < {end}:"):
+            here = e.let(f"{where} + {place}", "int64").expr
+            kind = e.let(f"text_kind_at({where}, {place}, {kinds})", "int64").expr
+            width = e.let(f"text_width(ld_uint8({where}, {place}))", "int64").expr
+            size, number = e.var(width, "k"), e.var("-1", "k")
+            look = f"{number} = text_find({here}, {size}, {known})"
+            with e.block(f"if {kind} & {charsmap.WHOLE} != 0:"):
+                e.line(look)
+            more = f"{number} < 0 and {kind} & {charsmap.BEGUN} != 0 and {short} > 0"
+            with e.block(f"while {more} and {place} + {size} < {end}:"):
+                e.line(f"{size} += text_width(ld_uint8({here}, {size}))")
+                e.line(look)
+            with e.block(f"if {number} < 0:"):
+                e.line(f"poke_int64({made} + {grown}, 0, peek_int64({here}, 0))")
+                e.line(f"{grown} += {width}")
+                e.line(f"{place} += {width}")
+            with e.block("else:"):
+                start = e.let(f"ldc_int64({offsets}, {number})", "int64").expr
+                new = e.let(f"ldc_int64({offsets}, {number} + 1) - {start}", "int64").expr
+                with e.loop(new) as j:
+                    e.line(f"st_uint8({made}, {grown} + {j}, ldc_uint8({data}, {start} + {j}))")
+                e.line(f"{grown} += {new}")
+                e.line(f"{place} = {end} if {short} > 0 else {place} + {width}")
+            e.line(f"{short} = 0")
+    return grown
+
+
 def spelt(e: Emitter, text: str) -> str:
     """The arguments that are a text, with room to read behind it, and its size."""
     raw = text.encode()
@@ -290,6 +334,8 @@ def _grown(step: Sequence[str | int]) -> Room:
         return Room(characters.step_table((kind, *rest))[0].growth, 0)
     if kind == "head":
         return Room(1 + len(rest[0].encode()), 0)
+    if kind == "charsmap":
+        return Room(charsmap.growth(rest[0]), 0)
     if kind == "replace":
         return Room(max(1, -(-len(rest[1].encode()) // _automaton(rest[0]).shortest)), 0)
     return Room(1, len(rest[0].encode()) if kind == "prepend" else 0)

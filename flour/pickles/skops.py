@@ -101,6 +101,8 @@ def _tuple(file: Skops, node: Node) -> Any:
 
 def _object(file: Skops, node: Node) -> Any:
     named = file.named(node)
+    if named is object:  # one that only differs from others, as an index of pandas has
+        return file.world.call(object, ())
     if not isinstance(named, Global):
         raise Damaged(f"{named} is an object")
     made = file.world.new(named)

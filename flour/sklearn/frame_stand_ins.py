@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.errors import ImportRefused
 from flour.pickles.standins import Damaged, StandIn
 
 
@@ -51,13 +52,22 @@ def _of_arrow(held: Any) -> list[Any]:
     ]
 
 
-class IndexStandIn(StandIn, names="pandas._new_Index"):
+#: What makes an index in pickles, and the classes of indexes, which files of skops name.
+_INDEXES = (
+    "pandas._new_Index pandas.Index pandas.RangeIndex pandas.Int64Index pandas.Float64Index "
+    "pandas.CategoricalIndex"
+)
+
+
+class IndexStandIn(StandIn, names=_INDEXES):
     """The labels of rows or of columns."""
 
     _arguments: tuple[Any, dict[str, Any]]
 
     def held(self) -> object:
         """The array of labels, or their range."""
+        if "_arguments" not in vars(self):
+            return vars(self).get("_data", vars(self).get("_range"))
         about = self._arguments[1]
         if "data" in about:
             return about["data"]
@@ -85,6 +95,11 @@ class FrameStandIn(StandIn, names="pandas.DataFrame pandas.Series"):
         held = vars(vars(self).get("_mgr", vars(self).get("_data")))
         if "_arguments" in held:
             blocks, axes = held["_arguments"]
+            if not all("_arguments" in vars(block) for block in blocks):
+                raise ImportRefused(
+                    "this file lacks the values of a frame of pandas, which skops leaves out",
+                    hint="write the model with joblib or pickle",
+                )
             each = [vars(block)["_arguments"] for block in blocks]
             return axes, [(values, place) for values, place, *_ in each]
         *_, last = held["_state"]

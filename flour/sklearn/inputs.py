@@ -121,6 +121,8 @@ _EMBEDDINGS = {
     "embetter.text.TextEncoder",
     "model2vec.inference.model.StaticModelPipeline",
     "model2vec.model.StaticModel",
+    "sentence_transformers.SentenceTransformer.SentenceTransformer",
+    "sentence_transformers.sentence_transformer.model.SentenceTransformer",
 }
 #: Estimators that are fitted on one value per row.
 _ONE_VALUE = {"IsotonicRegression", "LabelEncoder", "LabelBinarizer"}

@@ -273,6 +273,8 @@ class _Compiler:
         is_word = str(item) == "(IN, [(CATEGORY, CATEGORY_WORD)])"
         if is_word and not self.flags & (re.ASCII | re.IGNORECASE):
             return unicode.words()
+        if not self.flags & re.IGNORECASE and (runs := _runs(item)) is not None:
+            return runs
         constants = _of_python("constants")
         again = (constants.MAX_REPEAT, (1, constants.MAXREPEAT, self._pattern([item])))
         return unicode.matched(_of_python("compile").compile(self._pattern([again]), self.flags))
@@ -300,6 +302,22 @@ class _Compiler:
         bits = np.concatenate([bits, np.zeros((len(every), 1), bool)], axis=1)
         words = bits[-1] if self.bounded else np.zeros(bits.shape[1], bool)
         return unicode.kinds_between(bounds, kind.reshape(-1)), bits, words
+
+
+def _runs(item: Any) -> unicode.Runs | None:
+    """The characters of a set that is spelt out, without asking `re` for each; None: it is not."""
+    parts = [(str(kind), what) for kind, what in item[1]] if str(item[0]) == "IN" else []
+    kinds = {kind for kind, _ in parts}
+    if not parts or not kinds <= {"RANGE", "LITERAL", "NEGATE"}:
+        return None
+    changes = np.zeros(unicode.CHARACTERS + 1, np.int32)
+    for kind, what in parts:
+        if kind != "NEGATE":
+            first, last = what if kind == "RANGE" else (what, what)
+            changes[first] += 1
+            changes[last + 1] -= 1
+    members = (np.cumsum(changes[:-1]) > 0) ^ ("NEGATE" in kinds)
+    return np.flatnonzero(np.diff(members.astype(np.int8), prepend=0, append=0))
 
 
 def _fixed(widths: list[tuple[int, int]]) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import UnsupportedSetting
+from flour.strings.charsmap import CLUSTERS, mapped
 from flour.strings.subword_characters import flags, members
 from flour.strings.unicode import CHARACTERS
 
@@ -138,6 +139,7 @@ CHANGES: dict[str, Callable[..., str]] = {
     "strip": _stripped,
     "prepend": lambda text, ahead: ahead + text if text else text,
     "replace": _replaced,
+    "charsmap": lambda text, written: mapped(re.findall(translated(CLUSTERS), text), written),
 }
 
 

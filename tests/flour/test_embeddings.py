@@ -5,7 +5,9 @@ tests/integrations/test_embeddings.py wrote the files and the answers, and compa
 
 from __future__ import annotations
 
+import base64
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ import joblib
 import numpy as np
 import pytest
 from onnxruntime import InferenceSession
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 import flour
 import oven
@@ -29,6 +33,7 @@ from flour.embeddings.safetensors import read_safetensors
 from flour.embeddings.tokenizer_json import read_tokenizer
 from flour.ops import encoder, subwords
 from flour.ops.pieces import BytePairs, Unigrams, WordPieces
+from tests.charsmaps import charsmap, precompiled
 from tests.house import ROOT
 from tests.onnx_parts import text_encoder
 
@@ -139,6 +144,47 @@ def test_encoders_answer_as_onnxruntime(way: str, tmp_path: Path) -> None:
     (folder / "config_setfit.json").write_text('{"normalize_embeddings": true}')
     answers = oven.bake(flour.from_embedding(folder)).run(documents)
     np.testing.assert_allclose(answers["probabilities"], head.predict_proba(found), atol=1e-6)
+
+
+class SentenceTransformer(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """A model in memory, which can be saved; the package needs gigabytes."""
+
+    __module__ = "sentence_transformers.SentenceTransformer"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save_pretrained(self, path: str, *, create_model_card: bool = True) -> None:
+        """Write the files of the model."""
+        assert not create_model_card
+        shutil.copytree(self.folder, path, dirs_exist_ok=True)
+
+    def fit(self, X: object, y: object = None) -> SentenceTransformer:
+        """Learn nothing."""
+        return self
+
+    def transform(self, X: list[str]) -> Any:
+        """The vectors of documents, for a head to learn from."""
+        return oven.bake(flour.from_embedding(self.folder)).run(X)["embedding"]
+
+
+@pytest.mark.parametrize("kind", ["static", "onnx"])
+def test_models_of_sentence_transformers_in_memory(kind: str, tmp_path: Path) -> None:
+    if kind == "onnx":
+        encoder_folder(tmp_path)
+    else:
+        shutil.copytree(STORED / "plain", tmp_path, dirs_exist_ok=True)
+    documents = ["a [SEP] b", "", "don't stop! " * 9]
+    model = SentenceTransformer(tmp_path)
+    wanted = model.transform(documents)
+    found = oven.bake(flour.from_sklearn(model)).run(documents)
+    np.testing.assert_array_equal(next(iter(found.values())), wanted)
+    pipeline = make_pipeline(model, LogisticRegression()).fit(documents, [0, 1, 0])
+    found = oven.bake(flour.from_sklearn(pipeline)).run(documents)
+    np.testing.assert_allclose(found["probabilities"], pipeline.predict_proba(documents), atol=1e-6)
+    (tmp_path / ("onnx/model.onnx" if kind == "onnx" else "model.safetensors")).unlink()
+    with pytest.raises(ImportRefused, match="no static embedding"):
+        flour.from_sklearn(model)
 
 
 @pytest.mark.parametrize(
@@ -256,6 +302,57 @@ def test_odd_ways_of_the_package(changes: dict[str, Any], text: str, pieces: lis
     assert cut.reference([text]) == [pieces]
 
 
+#: Texts, and what the package tokenizers makes of them with this map.
+CHARSMAP = {"\r": " ", "\n": " ", "\x01": "", "ﬁ": "fi", "ﷺ": "صلى", "ａ": "a"} | {
+    **dict(zip(("カ\u3099", "e\u0301", "a\u0301\u0323", "©\u200d"), "ガéA©", strict=True)),
+    **dict(zip(("क\u0301", "ᄀ\u0301", "\u0600x", "n\u0303"), "KGPñ", strict=True)),
+    "x": "a longer text than the others have",
+}
+MAPPED = {
+    "": "",
+    "a\r\nb\r\r": "a b  ",
+    "ﬁ ﷺ\x01": "fi صلى",
+    "ａ\u0301b ﬁ\u0301 ﬁ\u200d": "ab fi fi\u200d",
+    "カ\u3099": "カ\u3099",
+    "e\u0301 a\u0301\u0323 a\u0301": "é A a\u0301",
+    "©\u200d a ©\u200d© ©\u200d©\u0301": "© a ©\u200d© ©\u200d©\u0301",
+    "क\u0301 क\u094dक\u0301": "K क\u094dक\u0301",
+    "ᄀ\u0301 ᄀᄀ\u0301 가ᄀ\u0301": "G ᄀᄀ\u0301 가G",
+    "\u0600xan\u0303 n\u0303\u0301\u0301": "Pañ n\u0303\u0301\u0301",
+    "\x00e\u0301\x00🇷🇸🇮🇴": "\x00é\x00🇷🇸🇮🇴",
+    "x" * 20: "a longer text than the others have" * 20,
+    "\u0301e\u0301 " * 500: "\u0301é " * 500,
+}
+SPELT = {
+    "byte_fallback": True,
+    "type": "BPE",
+    "merges": [],
+    "unk_token": "[UNK]",
+    "vocab": {**{f"<0x{byte:02X}>": byte for byte in range(256)}, "[UNK]": 256},
+}
+
+
+def test_maps_of_characters_are_those_of_the_package() -> None:
+    steps = {"type": "Sequence", "normalizers": [precompiled(CHARSMAP), precompiled({})]}
+    file = PLAIN | {"normalizer": steps, "pre_tokenizer": None, "added_tokens": [], "model": SPELT}
+    cut = read_tokenizer(json.dumps(file).encode())
+    wanted = [[f"<0x{byte:02X}>" for byte in text.encode()] for text in MAPPED.values()]
+    assert cut.cut.reference([*MAPPED]) == wanted
+    numbers = cut.pieces(flour.text()).word_numbers(cut.vocabulary, 4000)
+    plan = oven.bake(flour.outputs(numbers=numbers), background=False)
+    for row, text in zip(plan.run([*MAPPED])["numbers"], MAPPED.values(), strict=True):
+        assert bytes(row[row >= 0].tolist()) == text.encode()
+
+
+def of_bytes(raw: bytes) -> dict[str, str]:
+    """A normaliser with these bytes as its map."""
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(raw).decode()}
+
+
+#: A map whose trie leads back to its root with every byte.
+ENDLESS = np.array([1024, *((byte << 10) | byte for byte in range(256))], "<u4").tobytes()
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
     [
@@ -274,7 +371,18 @@ def test_odd_ways_of_the_package(changes: dict[str, Any], text: str, pieces: lis
         ({"model": {**UNIGRAM, "vocab": [["a", 10**400]]}}, DamagedProgram, r"vocab\[0\]"),
         ({"model": {**UNIGRAM, "vocab": [["a"]]}}, DamagedProgram, r"vocab\[0\]"),
         ({"model": {**UNIGRAM, "vocab": [["a", 0.0]] * 2}}, UnsupportedSetting, "equal"),
-        ({"normalizer": {"type": "Precompiled"}}, UnsupportedSetting, "Precompiled"),
+        ({"normalizer": {"type": "Nmt"}}, UnsupportedSetting, "Nmt"),
+        ({"normalizer": {"type": "Precompiled"}}, DamagedProgram, "precompiled_charsmap"),
+        ({"normalizer": of_bytes(b"")}, DamagedProgram, "precompiled_charsmap"),
+        ({"normalizer": of_bytes(charsmap({"a": "b"})[:99])}, DamagedProgram, "trie"),
+        ({"normalizer": of_bytes(charsmap({"a": "b"})[:-2] + b"\xff")}, DamagedProgram, "trie"),
+        ({"normalizer": of_bytes(charsmap({"a": "b" * 9})[:-11])}, DamagedProgram, "trie"),
+        ({"normalizer": of_bytes(ENDLESS)}, DamagedProgram, "trie"),
+        (
+            {"normalizer": precompiled({"a": ""}) | {"precompiled_charsmap": "a?"}},
+            DamagedProgram,
+            "trie",
+        ),
         ({"normalizer": {"type": "Sequence", "normalizers": 3}}, DamagedProgram, "normalizers"),
         ({"pre_tokenizer": {"type": "ByteLevel"}}, UnsupportedSetting, "BPE"),
         ({"pre_tokenizer": {"type": "UnicodeScripts"}}, UnsupportedSetting, "UnicodeScripts"),
@@ -322,6 +430,10 @@ def test_tokenisers_that_are_refused(
         lambda: subwords.TokenMean(["a"], [[1.0]], [0.5]),
         lambda: subwords.TokenMean(["a"], np.array([[1.0]], np.float16)),
         lambda: WordPieces(["[UNK]"], changes=[["upper"]]),
+        *(
+            lambda written=written: WordPieces(["[UNK]"], changes=[["charsmap", written]])
+            for written in ("a", "a\0b", "\0b\0", "a\0b\0a\0c\0", "abcdef\0b\0")
+        ),
         lambda: subwords.FirstWords(-1),
         lambda: encoder.Encoder(np.zeros(3), ("input_ids",), "x", 4),
         lambda: encoder.Encoder(np.zeros(3, np.uint8), ("pixels",), "x", 4),

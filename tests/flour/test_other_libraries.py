@@ -20,6 +20,7 @@ from flour.core.errors import FlourError, ImportRefused, UnsupportedSetting
 from flour.core.types import Record
 from flour.sklearn.file import read_as_data
 from tests.flour.other_libraries.make import FOLDER, columns, frame, rows
+from tests.flour.other_libraries.make_skops import PLACE, contents
 from tests.house import run_python
 
 with tarfile.open(FOLDER / "models.tar.xz") as _archive:
@@ -91,6 +92,12 @@ def test_answers_are_those_of_the_library(name: str) -> None:
             check(answer(run, reads(made, some)), KEPT[name][kind], f"{name}, {kind}")
     none = plan.run(reads(made, DATA[:0]))
     assert {len(each) for each in none.values() if not isinstance(each, dict)} <= {0}
+
+
+def test_a_pipeline_of_imbalanced_learn_in_a_file_of_skops() -> None:
+    made = flour.from_skops(contents(PLACE)["smote.skops"])
+    for kind, some in ROWS.items():
+        check(answer(made.reference, reads(made, some)), KEPT["smote"][kind], kind)
 
 
 def test_the_kept_answers_tell_models_apart() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ import flour
 import oven
 from flour.embeddings.tokenizer_json import read_tokenizer
 from flour.strings import subword_characters, unicode_tables
+from tests.charsmaps import precompiled
 from tests.house import ROOT
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -58,7 +60,28 @@ ODD = [
     *("y" * 101, "i\u0307\u0323", "\u0345a", "\u0130stanbul", "a\u20ddb", "\U0001d15e\U0001d165"),
 ]
 ANY = st.characters(exclude_categories=["Cs"])
-DOCUMENTS = st.lists(st.lists(st.one_of(ANY, st.sampled_from(ODD)), max_size=12).map("".join))
+#: Parts of clusters of characters.
+PARTS = [
+    *(
+        "e",
+        "a",
+        "\u0301",
+        "\u0323",
+        "\u200d",
+        "©",
+        "👍",
+        "🏽",
+        "🇷",
+        "\r",
+        "\n",
+        "\u0600",
+        "क",
+        "\u094d",
+    ),
+    *("ᄀ", "ᅡ", "ᆨ", "가", "각", "ﾊ", "ﾟ", "\u0e33", "\u0903", "\u00ad", "ａ", "ﷺ", "\u212b"),
+]
+SOME = st.one_of(ANY, st.sampled_from(ODD), st.sampled_from(PARTS))
+DOCUMENTS = st.lists(st.lists(SOME, max_size=12).map("".join))
 
 
 def tokenizer(way: str, *, size: int = 2000) -> Any:
@@ -172,6 +195,15 @@ def test_characters_are_those_of_the_package() -> None:
             np.testing.assert_array_equal(ours, theirs, err_msg="run scripts/tokenizer_tables.py")
 
 
+def nfkc() -> dict[str, str]:
+    """What NFKC makes of every character, and of letters with their marks, as in SentencePiece."""
+    codes = [c for c in range(1, 0x30000) if not 0xD800 <= c < 0xE000]
+    made = {chr(c): unicodedata.normalize("NFKC", chr(c)) for c in codes}
+    apart = {unicodedata.normalize("NFD", text): text for text in made.values()}
+    spaces = {"\t": " ", "\n": " ", "\r": " ", "\x01": "", "\u200d": " ", "\u00ad": ""}
+    return {key: text for key, text in {**made, **apart}.items() if key != text} | spaces
+
+
 LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -225,6 +257,18 @@ KINDS: dict[str, tuple[str, dict[str, Any], list[Any], list[Any]]] = {
         [
             {"type": "WhitespaceSplit"},
             {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False},
+        ],
+    ),
+    "xlm-r": (
+        "Unigram",
+        {},
+        [
+            precompiled(nfkc()),
+            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+        ],
+        [
+            {"type": "WhitespaceSplit"},
+            {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
         ],
     ),
     "mistral": (

@@ -18,11 +18,12 @@ import pytest
 
 import flour
 import oven
-from flour.core.errors import FlourError, InputError, UnsupportedSetting
+from flour.core.errors import FlourError, ImportRefused, InputError, UnsupportedSetting
 from flour.pickles.standins import Damaged
 from flour.sklearn.file import read_as_data
 from flour.sklearn.frame_stand_ins import FrameStandIn, plain
 from tests.flour.category_encoders.make import FOLDER, rows
+from tests.flour.other_libraries.make_skops import PLACE, contents
 from tests.house import run_python
 
 VERSIONS = sorted(path.name.removesuffix(".tar.xz") for path in FOLDER.glob("*.tar.xz"))
@@ -84,6 +85,16 @@ def test_answers_are_those_of_the_version(version: str) -> None:
         same(answered(made.reference, some), want, name)
     assert all(re.search("before 2.5|depend on the other rows", each) for each in refused)
     assert len(refused) < (0.7 if former else 0.05) * len(answers)
+
+
+def test_files_of_skops() -> None:
+    """It writes series of pandas 1.5, and leaves the values of frames out."""
+    files = contents(PLACE)
+    for name in ("Target_0_gaps", "WOE_0"):
+        made = flour.from_skops(files[f"{name}.skops"])
+        same(answered(made.reference, rows(name.endswith("_gaps"))), kept("2.6.3")[1][name], name)
+    with pytest.raises(ImportRefused, match="lacks the values of a frame of pandas"):
+        flour.from_skops(files["OneHot_0.skops"])
 
 
 @pytest.mark.parametrize("name", ["Target_2", "OneHot_0_gaps", "Sum_0", "CatBoost_1", "Count_0"])
