@@ -104,8 +104,8 @@ def _original(name: str, estimator: object, rows: object) -> Any:
     stem, _, target = name.rpartition("_") if name[-1].isdigit() else (name, "", "")
     method = getattr(estimator, METHODS.get(stem, ""), None)
     with np.errstate(divide="ignore"):  # the logarithm of zero
-        answer = None if method is None else method(rows)
-    if stem == "label" and np.ndim(answer) == 2 and np.shape(answer)[1] == 1:
+        answer: Any = None if method is None else method(rows)
+    if stem == "label" and getattr(answer, "ndim", 1) == 2 and answer.shape[1] == 1:
         answer = answer[:, 0]  # CatBoost's labels are a column where there are several classes
     return answer[int(target)] if target and answer is not None else answer
 

@@ -32,7 +32,7 @@ _LITERAL = re.compile(r"(?<![\w.])(?:\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+)(?![\w.
 _DOUBLE = re.compile(r"\bdouble\b|float64|\b(?:fabs|sqrt|floor|ceil|trunc|rint)(?=\()")
 
 
-class _OneRow(ast.NodeTransformer):
+class _SingleRow(ast.NodeTransformer):
     """Takes the number of rows for 1, and leaves out what is for more."""
 
     def visit_Name(self, item: ast.Name) -> ast.expr:
@@ -50,7 +50,7 @@ def one_row(stage: Stage) -> Stage:
     """The stage for one row, with the parameters that this reads in float32."""
     if not stage.source:
         return stage
-    module = _OneRow().visit(ast.parse(stage.source))
+    module = _SingleRow().visit(ast.parse(stage.source))
     function: ast.FunctionDef = module.body[0]
     names = (item for item in ast.walk(function) if isinstance(item, ast.Name))
     read = {item.id for item in names if isinstance(item.ctx, ast.Load)}

@@ -82,3 +82,17 @@ def test_words_of_patterns_are_those_that_re_matches(pattern: str) -> None:
     plain = re.compile(r"\w", re.ASCII if "(?a)" in pattern else re.UNICODE)
     words = np.array([plain.match(letter) is not None for letter in unicode.everything()])
     assert set(kinds[words].tolist()).isdisjoint(kinds[~words].tolist())
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    ["[a-c]", "[^ab]", "[a-zc-fx]", "[^\x00-\x7f]", "[\0-\U0010ffff]", "[一-鿿\U0010ffff]"],
+)
+def test_sets_that_are_spelt_out_hold_what_re_finds(
+    spelt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = unicode.matched(re.compile(f"{spelt}+"))
+    monkeypatch.setattr(unicode, "matched", None)  # it is slow, and not asked
+    found = patterns._Compiler(spelt)
+    found.automaton()
+    assert found.members[0].tolist() == wanted.tolist()

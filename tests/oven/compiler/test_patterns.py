@@ -10,26 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from flour.strings import patterns, unicode
 from flour.strings.patterns import automaton
 from tests.oven.compiler.test_intrinsics import finder
 
 pytestmark = pytest.mark.once
-
-
-@pytest.mark.parametrize(
-    "spelt",
-    ["[a-c]", "[^ab]", "[a-zc-fx]", "[^\x00-\x7f]", "[\0-\U0010ffff]", "[一-鿿\U0010ffff]"],
-)
-def test_sets_that_are_spelt_out_hold_what_re_finds(
-    spelt: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = unicode.matched(re.compile(f"{spelt}+"))
-    monkeypatch.setattr(unicode, "matched", None)  # it is slow, and not asked
-    found = patterns._Compiler(spelt)
-    found.automaton()
-    assert found.members[0].tolist() == wanted.tolist()
-
 
 # --- any pattern ----------------------------------------------------------------------------------
 
