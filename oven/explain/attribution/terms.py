@@ -8,7 +8,7 @@ has no exact form here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -83,10 +83,8 @@ def width_of(kind: Type) -> int:
     return kind.width if isinstance(kind, Vector) else 1
 
 
-def made_of(
-    order: Iterable[Node], kept: Callable[[Node], bool] = lambda _: True
-) -> tuple[tuple[str, ...], dict[Node, Made]]:
-    """The names of the raw columns, and what each value is made of by operators that are kept."""
+def made_of(order: Iterable[Node]) -> tuple[tuple[str, ...], dict[Node, Made]]:
+    """The names of the raw columns, and what each value is made of."""
     names: list[str] = []
     made: dict[Node, Made] = {}
     sources = [item for item in order if isinstance(item.op, Source)]
@@ -99,8 +97,6 @@ def made_of(
             kinds = [source.type for source in item.inputs]
             inputs = [made[source] for source in item.inputs]
             made[item] = np.asarray(item.op.made_of(width_of(item.type), inputs, kinds), np.int64)
-            if not kept(item):
-                made[item] = np.full(len(made[item]), SEVERAL)
     return tuple(names), made
 
 

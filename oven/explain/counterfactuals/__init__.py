@@ -1,41 +1,37 @@
-"""Minimal changes of a row that change its answer: proved where a program allows it."""
+"""Minimal changes of a row that change its answer: proved where a program allows it.
+
+The plan itself says what a changed row is answered, so every change that is told is one. Trees have
+the same answer between two thresholds, so a value of each cell is enough; a column that moves a sum
+along a line is solved for. Few columns come before many, and cheap changes before dear ones: the
+first one with the wanted answer is the smallest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations
-from math import comb, inf, isnan
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import FlourError, ParameterError
-from oven.explain.attribution import explainer_of
-from oven.explain.attribution.explainer import Explainer
+from oven.explain.counterfactuals.candidates import Candidates
 from oven.explain.counterfactuals.columns import ReadColumns
-from oven.explain.counterfactuals.forest import MOST as MOST_NUMBERS
-from oven.explain.counterfactuals.forest import Forest
-from oven.explain.counterfactuals.options import Cuts, Finder, Plain, Sums, margins_of
 from oven.explain.counterfactuals.raw_row import RawRow
-from oven.explain.counterfactuals.units import Allowed, Unit, price, units_of
-from oven.explain.counterfactuals.wanted import Wanted
+from oven.explain.counterfactuals.wanted import Numbers, Wanted
 from oven.plans.counterfactual import Change, Counterfactual
 from oven.plans.plan import Plan
 
-#: Multiplications that a search may take (a row of the plan counts as ten thousand), and sets of
-#: columns that it may look at.
-MOST_WORK, MOST_SETS = 3e9, 100_000
-#: Options of some columns that are compared at once, and those that the plan is asked about.
-MOST_OPTIONS, MOST_ROWS = 4e6, 50_000
+Chosen = NDArray[np.int64]
+#: Rows that a search asks the plan about, combinations held at once, and those a beam keeps.
+MOST_ROWS, MOST_HELD, BEAM = 50_000, 1_000_000, 4
+#: Steps at which a line is looked at, and how far, in parts of it, a solved change is exceeded:
+#: the plan, and the library that trained the model, may round otherwise.
+STEPS, BEYOND = np.array([-10, -3, -1, 0, 1, 2, 5, 10]), np.array([1e-9, 1e-8, 1e-6, 1e-4])
 
-
-class _Known(NamedTuple):
-    columns: ReadColumns
-    forest: Forest | None
-
-
-_known: WeakKeyDictionary[Plan, dict[str, _Known]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Plan, dict[str, ReadColumns]] = WeakKeyDictionary()
 
 
 def counterfactual(
@@ -54,10 +50,10 @@ def counterfactual(
     that may replace a document's. At most `most` columns change, or words of documents.
     """
     if not isinstance(most, int) or most < 1:
-        raise ParameterError("this many changes make no sense", where="most", found=repr(most))
+        raise ParameterError("so many changes make no sense", where="most", found=repr(most))
     held, wanted = RawRow(plan, row), Wanted(plan, want)
-    allowed = Allowed(held, free, within, plan.training())
-    return _Search(held, wanted, allowed, most).answer()
+    candidates = Candidates(held, free, within, plan.training())
+    return _Search(held, wanted, candidates, most).answer()
 
 
 class _Found(NamedTuple):
@@ -66,215 +62,210 @@ class _Found(NamedTuple):
 
 
 class _Search:
-    """One search for a row: few changes before many, cheap ones before dear ones."""
-
-    def __init__(self, row: RawRow, wanted: Wanted, allowed: Allowed, most: int) -> None:
-        self.row, self.wanted, self.allowed, self.most = row, wanted, allowed, most
-        self.before = row.run(1, {})
-        self.done = bool(wanted.met(self.before)[0])
-        #: True as long as everything has been looked at, and the rows that the plan answered.
-        self.whole, self.rows = True, 0
-        if self.done:
-            return
-        self.margins = wanted.margins(row.plan)
-        known = _facts(row.plan, wanted.score if self.margins is not None else "")
-        self.explainer = known.columns.explainer
-        units = list(units_of(allowed, known.columns, known.forest, most))
-        self.whole = all(unit.whole or unit.line is not None for unit in units)
-        self.units = [unit for unit in units if len(unit.values) or unit.line is not None]
-        self.finder = self._finder(known)
-
-    def _finder(self, known: _Known) -> Finder:
-        if self.explainer is None or self.margins is None:
-            return Plain(self.units)
-        finder: Finder = Plain(self.units)
-        if known.columns.is_sum:
-            finder = sums = Sums(self.explainer, self.row, self.margins, self.units)
-            here = sums.base
-        elif known.forest is not None:
-            tables = [
-                len(unit.values) * len(known.forest.leaf) // max(1, len(self.units))
-                for unit in self.units
-            ]
-            if sum(tables) > MOST_NUMBERS:
-                return finder
-            finder = Cuts(known.forest, self.row, self.margins, self.units)
-            here = self._margins({}, 1)[0]
-        else:
-            return finder
-        # Where a score above zero does not decide, margins say nothing: the plan is asked.
-        return Plain(self.units) if np.all(here > 0) else finder
-
-    def _margins(self, changed: Mapping[str, Any], count: int) -> Any:
-        assert self.explainer is not None
-        assert self.margins is not None
-        held = self.explainer.plan.run_columns(self.row.block(count, changed), count)
-        return margins_of(held, self.margins, count)
-
-    # --- the search ------------------------------------------------------------------------------
+    def __init__(self, row: RawRow, wanted: Wanted, candidates: Candidates, most: int) -> None:
+        self.row, self.wanted, self.candidates, self.most = row, wanted, candidates, most
+        self.before, self.rows = row.run(1, {}), 0
+        #: By column that can be solved for: what it adds at zero, and for each step from there.
+        self.lines: dict[str, tuple[Numbers, Numbers]] = {}
+        self.size: Any = 0.0
+        self.base = wanted.margins(self.before)[0]
 
     def answer(self) -> Counterfactual:
         """The answer for the row."""
-        if self.done:
+        if self.wanted.met(self.before)[0]:
             return self._told(_Found(0.0, {}))
+        known = _known.setdefault(self.row.plan, {})
+        score = self.wanted.score
+        if score not in known:
+            known[score] = ReadColumns(self.row.plan, self.row, score)
+        is_line = self._is_line if known[score].is_sum and len(self.base) else lambda _: False
+        several = self.wanted.is_label and len(self.base) > 1
+        self.candidates.fill(known[score], is_line, several=several)
         for size in range(1, self.most + 1):
-            best = self._of(size)
+            best = self._solved(size)
+            best = self._tried(size, math.inf if best is None else best.cost) or best
+            if size > 1 and self.lines:  # corners of several classes or of integers may be missed
+                integer = any(self.row.dtype(name).kind in "iu" for name in self.lines)
+                self.candidates.whole &= not (integer or (several and len(self.lines) > 1))
             if best is not None:
-                lines = (u.whole for u in self.units if u.line is not None and size > 1)
-                self.whole &= all(lines)
-                return self._told(best)
-        return self._told(None if self.whole else self._greedy())
+                return self._told(self._nearer(best))
+        return self._told(None)
 
-    def _of(self, size: int) -> _Found | None:
-        """The cheapest change of this size."""
+    # --- lines -----------------------------------------------------------------------------------
+
+    def _is_line(self, name: str) -> bool:
+        """True if a column moves all margins along lines, which are kept."""
+        old, _, _, scale = self.candidates.ranges[name]
+        step, here = max(1.0, round(scale)), 0.0 if math.isnan(old) else old
+        margins = self.wanted.margins(self.row.run(len(STEPS), {name: here + step * STEPS}))
+        slope = (margins[-1] - margins[0]) / (STEPS[-1] - STEPS[0])
+        size = np.abs(margins).max(axis=0)
+        bent = np.abs(margins - margins[3] - STEPS[:, None] * slope)
+        self.size = np.maximum(self.size, size)
+        if np.all(bent <= 1e-6 * size):
+            self.lines[name] = margins[3] - self.base, slope / step
+        return name in self.lines
+
+    def _solved(self, size: int) -> _Found | None:
+        """The cheapest change of which one column is solved for, beside others' candidates."""
         best: _Found | None = None
-        least = np.array([
-            unit.costs.min(initial=inf) if unit.line is None else 0.0 for unit in self.units
-        ])
-        for chosen in self._sets(size):
-            below = inf if best is None else best.cost
-            if least[chosen].sum() >= below:
-                continue
-            values = [max(1, len(self.units[i].values)) for i in chosen]
-            if self._work() > MOST_WORK or np.prod(values, dtype=float) > MOST_OPTIONS:
-                self.whole = False
-                continue
-            found = self._cheapest(chosen.tolist(), below)
-            best = found or best
+        found: list[tuple[float, Chosen, str, float]] = []
+        chosen = np.zeros((1, 0), np.int64)
+        if self.lines and size > 1:
+            made = self._combined(size - 1, -1.0, math.inf)
+            self.candidates.whole &= made is not None
+            chosen = chosen[:0] if made is None else made[0]
+        if not (self.lines and len(chosen)):
+            return None
+        self.rows += len(chosen)
+        outputs = self.row.run(len(chosen), self.candidates.changed(chosen))
+        margins, costs = self.wanted.margins(outputs), self.candidates.costs[chosen].sum(axis=1)
+        for name, (start, slope) in self.lines.items():
+            old, low, high, _ = self.candidates.ranges[name]
+            here = 0.0 if math.isnan(old) else old
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ends = (1e-9 * self.size - margins - start) / slope
+            least = np.where(slope > 0, ends, -np.inf).max(axis=1).clip(min=low - here)
+            most = np.where(slope < 0, ends, np.inf).min(axis=1).clip(max=high - here)
+            value = here + np.clip(0.0, least, most)
+            if self.row.dtype(name).kind in "iu":
+                value = np.where(value > here, np.ceil(value), np.floor(value))
+            total = costs + self.candidates.ranges[name].costs(value)
+            unit = self.candidates.columns.index(name)
+            fine = (least <= most) & ~np.any(self.candidates.unit[chosen] == unit, axis=1)
+            at = np.flatnonzero(fine)[np.argsort(total[fine], kind="stable")[:BEAM]]
+            found += [(total[i], chosen[i], name, value[i]) for i in at]
+        for cost, others, name, value in sorted(found, key=lambda each: each[0]):
+            if best is None or cost < best.cost:
+                best = self._beyond(others, name, value) or best
         return best
 
-    def _work(self) -> float:
-        return self.finder.work + 1e4 * self.rows
+    def _beyond(self, others: Chosen, name: str, value: float) -> _Found | None:
+        """The change with a solved column, just so far that the plan agrees."""
+        old, low, high, _ = numbers = self.candidates.ranges[name]
+        far = np.abs(value - (0.0 if math.isnan(old) else old)) + np.finfo(float).tiny
+        up = 1.0 if math.isnan(old) or value >= old else -1.0
+        values = np.clip(value + up * far * BEYOND, low, high).astype(self.row.dtype(name))
+        changed = self.candidates.changed(np.repeat(others[None], len(values), axis=0))
+        costs = self.candidates.costs[others].sum() + numbers.costs(values)
+        return self._first({**changed, name: values}, costs)
 
-    def _sets(self, size: int) -> Any:
-        """Sets of units that together have this size, the most promising first."""
-        for count in range(1, size + 1):
-            if count < size and all(unit.size == 1 for unit in self.units):
-                continue
-            among = np.arange(len(self.units))
-            if comb(len(among), count) > MOST_SETS:
-                self.whole = False
-                order = np.argsort(-self.finder.bounds(among[:, None]), kind="stable")
-                while comb(len(order), count) > MOST_SETS:
-                    order = order[: len(order) * 9 // 10]
-                among = np.sort(order)
-            sets = np.array([*combinations(among.tolist(), count)], np.int64).reshape(-1, count)
-            if any(unit.size > 1 for unit in self.units):
-                sizes = np.array([unit.size for unit in self.units])
-                columns = [unit.column for unit in self.units]
-                apart = [len({columns[i] for i in each}) == count for each in sets.tolist()]
-                sets = sets[(sizes[sets].sum(axis=1) == size) & np.array(apart, bool)]
-            if len(sets):
-                bounds = self.finder.bounds(sets)
-                order = np.argsort(-bounds, kind="stable")
-                yield from sets[order[bounds[order] >= 0]]
+    # --- combinations ----------------------------------------------------------------------------
 
-    def _cheapest(self, chosen: Sequence[int], below: float) -> _Found | None:
-        """The first option that the plan says has the wanted answer."""
-        costs, values = self.finder.options(chosen, below)
-        names = [self.units[i].column for i in chosen]
-        at, step = 0, 8
-        while at < len(costs):
-            if at > MOST_ROWS or self._work() > MOST_WORK:
-                self.whole = False
-                return None
-            some = slice(at, at + step)
-            changed = {name: held[some] for name, held in zip(names, values, strict=True)}
-            met = self._met(changed, len(costs[some]))
-            if met.any():
-                place = int(np.argmax(met))
-                first = {name: held[place] for name, held in changed.items()}
-                return self._nearer(chosen, _Found(float(costs[some][place]), first))
-            at, step = at + step, min(2 * step, 4096)
+    def _tried(self, size: int, below: float) -> _Found | None:
+        """The cheapest combination of candidates with the wanted answer."""
+        costs = self.candidates.costs
+        if len(costs) < size:
+            return None
+        top = min(below, float(costs[-size:].sum()))
+        low, high = -1.0, top if size == 1 else float(max(costs[size - 1], costs[-1] / 32))
+        while low < top:
+            made = self._combined(size, low, min(high, top))
+            if made is None or self.rows + len(made[0]) > MOST_ROWS:
+                self.candidates.whole = False
+                return self._beam(size)
+            order = np.argsort(made[1], kind="stable")
+            for some in _chunks(order):
+                found = self._first(self.candidates.changed(made[0][some]), made[1][some])
+                if found is not None:
+                    return found
+            low, high = high, 1.4 * high
         return None
 
-    def _met(self, changed: Mapping[str, Any], count: int) -> Any:
+    def _combined(self, size: int, low: float, high: float) -> tuple[Chosen, Numbers] | None:
+        """Candidates of different units with their costs, within these; None if too many."""
+        costs, unit = self.candidates.costs, self.candidates.unit
+        made = np.flatnonzero(costs <= high)[:, None]
+        total = costs[made[:, 0]]
+        for _ in range(size - 1):
+            after = made[:, -1] + 1
+            count = np.maximum(np.searchsorted(costs, high - total, "right") - after, 0)
+            if count.sum() > MOST_HELD:
+                return None
+            at = np.repeat(np.arange(len(made)), count)
+            new = np.arange(len(at)) + np.repeat(after - np.cumsum(count) + count, count)
+            apart = np.all(unit[made[at]] != unit[new][:, None], axis=1)
+            made = np.concatenate([made[at], new[:, None]], axis=1)[apart]
+            total = (total[at] + costs[new])[apart]
+        fine = total > low
+        return made[fine], total[fine]
+
+    def _beam(self, size: int) -> _Found | None:
+        """A change of the candidates that lead furthest, one after the other."""
+        every, kept = np.arange(len(self.candidates.costs)), np.zeros((1, 0), np.int64)
+        if not len(self.base):
+            return None
+        for number in range(size):
+            at, new = (each.reshape(-1) for each in np.meshgrid(np.arange(len(kept)), every))
+            apart = np.all(self.candidates.unit[kept[at]] != self.candidates.unit[new][:, None], 1)
+            made = np.concatenate([kept[at], new[:, None]], axis=1)[apart]
+            outputs = self.row.run(len(made), self.candidates.changed(made))
+            kept = made[np.argsort(-self.wanted.margins(outputs).min(axis=1))[:BEAM]]
+            if number == size - 1:
+                made = made[self.wanted.met(outputs)]
+        costs = self.candidates.costs[made].sum(axis=1)
+        order = np.argsort(costs)[:1]
+        return self._first(self.candidates.changed(made[order]), costs[order])
+
+    def _first(self, changed: Mapping[str, Any], costs: Numbers) -> _Found | None:
+        """The first of these rows that has the wanted answer, as the plan says."""
+        met = self._met(len(costs), changed)
+        if not met.any():
+            return None
+        at = int(np.argmax(met))
+        moved = {name: values[at] for name, values in changed.items()}
+        moved = {n: value for n, value in moved.items() if value != self.row.values[n]}
+        return _Found(float(costs[at]), moved)
+
+    def _met(self, count: int, changed: Mapping[str, Any]) -> NDArray[np.bool_]:
         self.rows += count
         try:
             return self.wanted.met(self.row.run(count, changed))
-        except FlourError:  # some value is refused: ask for each row alone
-            if count == 1:
-                return np.zeros(1, bool)
-            alone = [self._met({n: v[i : i + 1] for n, v in changed.items()}, 1) for i in range(count)]
-            return np.concatenate(alone)
+        except FlourError:  # some row is refused: ask for each alone
+            alone = [{n: v[i : i + 1] for n, v in changed.items()} for i in range(count)]
+            return np.concatenate([self._met(1, c) for c in alone]) if count > 1 else np.zeros(1, bool)
 
-    def _nearer(self, chosen: Sequence[int], found: _Found) -> _Found:
-        """A change of columns that are only looked at here and there, as near as it can be."""
-        changed = dict(found.changed)
-        for unit in (self.units[i] for i in chosen):
-            old = self.row.values[unit.column]
-            loose = not unit.whole and unit.line is None and unit.values.dtype != object
-            if not loose or isnan(old):
-                continue
-            for _ in range(5):
-                line = np.linspace(float(old), float(changed[unit.column]), 65)[1:]
-                if self.row.dtype(unit.column).kind in "iu":
-                    line = np.unique(np.round(line))
-                others = {n: np.repeat(v, len(line)) for n, v in changed.items()}
-                met = self._met({**others, unit.column: line}, len(line))
-                nearest = line[met][np.argmin(np.abs(line[met] - old))] if met.any() else line[-1]
-                old = float(line[np.abs(line - nearest).argmin() - 1]) if met.any() else old
-                changed[unit.column] = nearest
-        return _Found(self._cost(changed), changed)
-
-    def _cost(self, changed: Mapping[str, Any]) -> float:
-        total = 0.0
-        for name, value in changed.items():
-            units = [unit for unit in self.units if unit.column == name]
-            if units[0].values.dtype == object:
-                total += next(u.costs[0] for u in units if value in list(u.values))
-            else:
-                total += float(price(value, self.allowed.line(name)))
-        return total
-
-    def _greedy(self) -> _Found | None:
-        """The change that gains most, and then the next, until the answer is the wanted one."""
-        changed: dict[str, Any] = {}
-        left = self.most
-        while left and self.margins is not None:
-            best, size = None, 0
-            for unit in self.units:
-                if unit.column in changed or unit.size > left or not len(unit.values):
-                    continue
-                count = len(unit.values)
-                rows = {name: np.repeat(value, count) for name, value in changed.items()}
-                gain = self._margins({**rows, unit.column: unit.values}, count).min(axis=1)
-                place = int(np.argmax(gain))
-                if best is None or gain[place] > best[0]:
-                    best, size = (gain[place], unit.column, unit.values[place]), unit.size
-            if best is None:
-                return None
-            changed[best[1]] = best[2]
-            left -= size
-            if self._met({name: [value] for name, value in changed.items()}, 1)[0]:
-                return _Found(self._cost(changed), changed)
-        return None
+    def _nearer(self, found: _Found) -> _Found:
+        """The change with columns, of which only some values were tried, as near as can be."""
+        changed, cost = dict(found.changed), found.cost
+        for name in self.candidates.loose & changed.keys():
+            numbers, old = self.candidates.ranges[name], self.row.values[name]
+            for _ in range(0 if math.isnan(old) else 5):
+                line = np.linspace(old, changed[name], 65)[1:].astype(self.row.dtype(name))
+                others = {n: _copies(value, len(line)) for n, value in changed.items()}
+                met = self._met(len(line), {**others, name: line})
+                at = int(np.argmax(met)) if met.any() else len(line) - 1
+                cost += float(numbers.costs(line[at]) - numbers.costs(changed[name]))
+                changed[name], old = line[at], line[at - 1] if at else old
+        return _Found(cost, changed)
 
     def _told(self, found: _Found | None) -> Counterfactual:
         """The answer, with what the plan says of the changed row."""
         changed = {} if found is None else found.changed
-        after = self.row.run(1, {name: [value] for name, value in changed.items()})
-        columns = self.row.block(1, {name: [value] for name, value in changed.items()})
-        values = self.row.values_of(columns)
+        block = self.row.copies(1, {name: _copies(value, 1) for name, value in changed.items()})
+        after, values = self.row.plan.run_columns(block, 1), self.row.values_of(block)
         return Counterfactual(
             want=self.wanted.want,
             found=found is not None,
-            proved=self.whole,
+            proved=self.candidates.whole,
+            cost=0.0 if found is None else found.cost,
             changes=tuple(Change(name, self.row.values[name], values[name]) for name in changed),
             values=values,
-            row=self.row.as_row(columns),
+            row=self.row.as_row(block),
             before={name: self.before[name][0] for name in self.wanted.told},
             after={name: after[name][0] for name in self.wanted.told},
-            cost=0.0 if found is None else found.cost,
         )
 
 
-def _facts(plan: Plan, score: str) -> _Known:
-    """What is known of a plan, once it has been asked for."""
-    known = _known.setdefault(plan, {})
-    if score not in known:
-        explainer: Explainer | None = explainer_of(plan, score) if score else None
-        columns = ReadColumns(plan, explainer)
-        forest = Forest(explainer) if explainer is not None and columns.is_trees else None
-        known[score] = _Known(columns, forest if forest is not None and forest.fits else None)
-    return known[score]
+def _chunks(order: Chosen) -> Iterator[Chosen]:
+    """Parts of an order: small ones first, as what is looked for is often near."""
+    at, size = 0, 256
+    while at < len(order):
+        yield order[at : at + size]
+        at, size = at + size, min(4 * size, 8192)
+
+
+def _copies(value: Any, count: int) -> NDArray[Any]:
+    made = np.empty(count, np.asarray(value).dtype if not isinstance(value, str) else object)
+    made[:] = value
+    return made

@@ -1,115 +1,130 @@
-"""Raw columns as a score reads them: along lines, by thresholds, by categories."""
+"""Raw columns as a plan's score reads them: its categories, and the thresholds of its trees."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flour.core.node import Node, topological
-from flour.core.types import FLOATS, Text, Type
+from flour.core.node import topological
 from flour.ops.categorise import Categorise, CategoriseText
-from flour.ops.elementwise import Cast
-from flour.ops.impute import Impute
-from flour.ops.source import Field, Pick
-from flour.ops.trees.trees import Trees
-from oven.explain.attribution.explainer import Explainer
-from oven.explain.attribution.terms import Weighted, made_of, width_of
+from oven.explain.attribution import explainer_of
+from oven.explain.attribution.terms import made_of, ours
+from oven.explain.counterfactuals.raw_row import RawRow
 from oven.plans.plan import Plan
 
-#: How a score reads a column: not at all, as documents, as one of few values, as a sum with other
-#: columns that rises or falls along a line, by thresholds of trees, or in another way.
-Reading = Literal["never", "text", "finite", "line", "cells", "other"]
+Numbers = NDArray[np.float64]
+Places = NDArray[np.int64]
+#: Beyond this, no threshold is looked for; most codes of a category.
+FARTHEST, CODES = 1e30, 1024
 
 
 class ReadColumns:
-    """How an explained score reads each raw column."""
+    """The categories and the cells of columns: within a cell, all tests of trees agree."""
 
-    def __init__(self, plan: Plan, explainer: Explainer | None) -> None:
-        order = topological(plan.flow.outputs.values())
-        names, self.made = made_of(order)
-        self.number = {name: i for i, name in enumerate(names)}
-        self.explainer = explainer
-        self._known: dict[str, Reading] = {}
-        #: The known categories of each column.
-        self.categories: dict[str, list[Any]] = {}
-        for item in order:
-            if isinstance(item.op, Categorise | CategoriseText):
-                self._add(item, names)
+    def __init__(self, plan: Plan, row: RawRow, score: str) -> None:
+        self.categories = _categories(plan)
+        #: The least and the greatest number of each cell, and whether these are all.
+        self.cells: dict[str, tuple[Numbers, Numbers, bool]] = {}
+        explainer = explainer_of(plan, score) if score else None
         terms = None if explainer is None else explainer.terms
-        #: A sum of terms that read one column each; trees alone.
+        #: True if the score is a sum of numbers that are made of one column each.
         self.is_sum = terms is not None and not (terms.inexact or terms.trees)
-        self.is_trees = terms is not None and bool(terms.trees) and not terms.linear
-        if terms is not None and terms.columns != names:
-            self.is_sum = self.is_trees = False
-        self._lines = made_of(order, _is_line)[1]
-        self._monotone = made_of(order, lambda item: _is_line(item) or item.op.monotone)[1]
+        if explainer is None or terms is None or terms.inexact or terms.linear:
+            return
+        tests = [(i, term.node.op, term.made) for i, term in enumerate(terms.trees)]
+        found = [_tests(i, op, made) for i, op, made in tests]
+        term, node, owner, codes = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        for name, number in {n: i for i, n in enumerate(terms.columns)}.items():
+            known = codes[owner == number].max(initial=0)
+            if known and name not in self.categories:
+                self.categories[name] = [*range(min(int(known), CODES))]
+        asked = [i for i, n in enumerate(terms.columns) if n not in self.categories]
+        asked = [i for i in asked if row.dtype(terms.columns[i]).kind in "fiu"]
+        kept = np.isin(owner, asked)
+        term, node, owner = term[kept], node[kept], owner[kept]
+        names = {i: terms.columns[i] for i in asked}
+        ops: list[Any] = [op for _, op, _ in tests]
 
-    def _add(self, item: Node, names: Sequence[str]) -> None:
-        op: Any = item.op
-        starts, made = op.starts.array, self.made[item.inputs[0]]
-        held = op.texts.to_list() if isinstance(op, CategoriseText) else op.values.array.tolist()
-        for j, column in enumerate(made.tolist()):
-            if column >= 0:
-                known = self.categories.setdefault(names[column], [])
-                known += [v for v in held[starts[j] : starts[j + 1]] if v not in known]
+        def passed(numbers: dict[str, Any]) -> NDArray[np.bool_]:
+            outputs = explainer.plan.run_columns(row.copies(len(node), numbers), len(node))
+            made = np.zeros(len(node), bool)
+            for i, op in enumerate(ops):
+                at = np.flatnonzero(term == i)
+                rows = op.rows(ours(outputs[f"trees {i}"]))[at, op.feature.array[node[at]]]
+                with np.errstate(over="ignore"):
+                    rows = rows.astype(np.float32 if op.narrow else np.float64)
+                made[at] = op.passes(rows.astype(np.float64), node[at])
+            return made
 
-    def reading(self, name: str, kind: Type, dtype: np.dtype[Any] | None) -> Reading:
-        """How the score reads a column of this type."""
-        if name not in self._known:
-            self._known[name] = self._reading(name, kind, dtype)
-        return self._known[name]
-
-    def _reading(self, name: str, kind: Type, dtype: np.dtype[Any] | None) -> Reading:
-        if isinstance(kind, Text):
-            return "text"
-        if dtype is None or dtype.kind == "b":
-            return "finite"
-        if self.is_sum:
-            return self._in_sum(name)
-        return self._in_trees(name) if self.is_trees else "other"
-
-    def _in_sum(self, name: str) -> Reading:
-        number = self.number[name]
-        found = [(term, term.made == number) for term in self._terms("linear")]
-        found = [(term, own) for term, own in found if own.any()]
-        if all(np.all(self._lines[term.node][own] == number) for term, own in found):
-            return "line" if found else "never"
-        return "finite" if name in self.categories else "other"
-
-    def _in_trees(self, name: str) -> Reading:
-        number = self.number[name]
-        if name in self.categories:
-            return "finite"
-        found = False
-        for term in self._terms("trees"):
-            op: Any = term.node.op
-            own = np.flatnonzero(term.made == number)
-            nodes = np.isin(op.feature.array, own)
-            found |= bool(nodes.any())
-            if len(op.words) and np.any(np.asarray(op.category.array)[nodes] >= 0):
-                longest = int(np.asarray(op.length.array)[nodes].max())
-                self.categories[name] = list(range(min(32 * longest, 1024)))
-                return "finite"
-            if op.zeros or np.any(self._monotone[term.node.inputs[0]][own] != number):
-                return "other"
-        return "cells" if found else "never"
-
-    def _terms(self, which: str) -> Sequence[Weighted]:
-        assert self.explainer is not None
-        found: Sequence[Weighted] = getattr(self.explainer.terms, which)
-        return found
+        for i, below, above, whole in _crossings(row, names, owner, passed):
+            lower, upper = np.append(-np.inf, above), np.append(below, np.inf)
+            self.cells[names[i]] = lower, upper, whole and not any(op.zeros for op in ops)
 
 
-def _is_line(item: Node) -> bool:
-    """True if each number of the value rises or falls along a line with those it is made of."""
-    op = item.op
-    if isinstance(op, Cast):
-        return op.fields()["dtype"] in FLOATS
-    if op.moves or op.same_values or isinstance(op, Field | Impute | Pick):
-        return True
-    if isinstance(op, Trees):
-        return False
-    kinds = [source.type for source in item.inputs]
-    return bool(kinds) and op.pull(np.ones((1, width_of(item.type))), *kinds) is not None
+def _categories(plan: Plan) -> dict[str, list[Any]]:
+    """The categories that encoders know, by column."""
+    found: dict[str, list[Any]] = {}
+    names, made = made_of(order := topological(plan.flow.outputs.values()))
+    for op, source in ((item.op, item.inputs[0]) for item in order if item.inputs):
+        if isinstance(op, Categorise | CategoriseText):
+            numbers = isinstance(op, Categorise)
+            held = op.values.array.tolist() if numbers else op.texts.to_list()  # type: ignore[attr-defined]  # as above
+            for j, column in enumerate(made[source].tolist()):
+                some = held[op.starts.array[j] : op.starts.array[j + 1]] if column >= 0 else []
+                found[names[column]] = [*dict.fromkeys([*found.get(names[column], []), *some])]
+    return found
+
+
+def _tests(number: int, op: Any, made: Places) -> tuple[Places, ...]:
+    """The different tests of a term: it, a node of each, the column, and how many codes it knows."""
+    node = np.flatnonzero(np.asarray(op.feature.array) >= 0)
+    feature, codes = np.asarray(op.feature.array)[node], np.zeros(len(node), np.int64)
+    if len(op.words):
+        named = np.asarray(op.category.array)[node] >= 0
+        codes = np.where(named, 32 * np.asarray(op.length.array)[node], 0)
+    keys = np.stack([feature, np.asarray(op.threshold.array)[node], codes], axis=1)
+    _, first = np.unique(keys, axis=0, return_index=True)
+    return np.full(len(first), number), node[first], made[feature[first]], codes[first]
+
+
+def _crossings(
+    row: RawRow, names: dict[int, str], owner: Places, passed: Any
+) -> Iterator[tuple[int, Numbers, Numbers, bool]]:
+    """For each column the neighbours between which one of its tests changes, and if all tests do.
+
+    All tests are bisected together, from the farthest numbers on.
+    """
+    kinds = {i: row.dtype(name) for i, name in names.items()}
+    low, high = np.full(len(owner), -FARTHEST), np.full(len(owner), FARTHEST)
+    for i, kind in kinds.items():
+        if kind.kind in "iu":
+            least, most = max(np.iinfo(kind).min, -(2**53)), min(np.iinfo(kind).max, 2**53)
+            low[owner == i], high[owner == i] = least, most
+
+    def held(numbers: Numbers, i: int) -> NDArray[Any]:
+        own = numbers[owner == i]
+        return (np.floor(own) if kinds[i].kind in "iu" else own).astype(kinds[i])
+
+    def answers(numbers: Numbers) -> NDArray[np.bool_]:
+        changed = {name: np.full(len(numbers), row.values[name], kinds[i]) for i, name in names.items()}
+        for i, name in names.items():
+            changed[name][owner == i] = held(numbers, i)
+        return np.asarray(passed(changed))
+
+    first, settled = answers(low), np.zeros(len(owner), bool)
+    crosses = first != answers(high)
+    while not settled.all():
+        middle = (low + high) / 2
+        for i in names:
+            middle[owner == i] = held(middle, i)
+        near = high - low <= 1e-13 * np.maximum(np.abs(high), 1e-6)
+        settled = near | (middle == low) | (middle == high)
+        same = answers(middle) == first
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    for i, name in names.items():
+        own = crosses & (owner == i)
+        ends = np.unique(np.stack([low[own], high[own]], axis=1), axis=0)
+        yield i, ends[:, 0], ends[:, 1], bool(crosses[owner == i].all())
