@@ -26,6 +26,7 @@ from runtime.errors import NotOffered
 if TYPE_CHECKING:
     from oven.export import Exported, Form
     from oven.plans.attribution import Attribution
+    from oven.plans.counterfactual import Counterfactual
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
 _FACTS = ("classes_", "feature_names_in_", "n_features_in_", "n_outputs_", "outputs_2d_")
@@ -235,6 +236,17 @@ class Model:
         from oven.explain import attribute
 
         return attribute(self.plan, rows, output=output, background=background, samples=samples)
+
+    def counterfactual(self, row: object, *, want: object, **bounds: Any) -> Counterfactual:
+        """The smallest change of a row after which the model answers `want`: a label, or a range.
+
+        >>> print(model.counterfactual(row, want="approved", free=["income"]))
+
+        Only `free` columns change, `within` bounds, at most `most` of them.
+        """
+        from oven.explain import counterfactual
+
+        return counterfactual(self.plan, row, want=want, **bounds)
 
     def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
         """The program at a stage of its way to machine code, as text or a page of HTML.

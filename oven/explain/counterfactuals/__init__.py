@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import FlourError, ParameterError
-from oven.explain.counterfactuals.candidates import Candidates
+from flour.core.errors import ParameterError
+from oven.explain.counterfactuals.candidates import Candidates, objects
 from oven.explain.counterfactuals.columns import ReadColumns
 from oven.explain.counterfactuals.raw_row import RawRow
 from oven.explain.counterfactuals.wanted import Numbers, Wanted
@@ -49,7 +49,7 @@ def counterfactual(
     they are named), `within` bounds: a pair for numbers, a list for categories and for the words
     that may replace a document's. At most `most` columns change, or words of documents.
     """
-    if not isinstance(most, int) or most < 1:
+    if most < 1:
         raise ParameterError("so many changes make no sense", where="most", found=repr(most))
     held, wanted = RawRow(plan, row), Wanted(plan, want)
     candidates = Candidates(held, free, within, plan.training())
@@ -79,14 +79,14 @@ class _Search:
         if score not in known:
             known[score] = ReadColumns(self.row.plan, self.row, score)
         is_line = self._is_line if known[score].is_sum and len(self.base) else lambda _: False
-        several = self.wanted.is_label and len(self.base) > 1
-        self.candidates.fill(known[score], is_line, several=several)
+        corners = self.wanted.is_label and len(self.base) > 1
+        self.candidates.fill(known[score], is_line, corners=corners)
         for size in range(1, self.most + 1):
             best = self._solved(size)
             best = self._tried(size, math.inf if best is None else best.cost) or best
             if size > 1 and self.lines:  # corners of several classes or of integers may be missed
                 integer = any(self.row.dtype(name).kind in "iu" for name in self.lines)
-                self.candidates.whole &= not (integer or (several and len(self.lines) > 1))
+                self.candidates.whole &= not (integer or (corners and len(self.lines) > 1))
             if best is not None:
                 return self._told(self._nearer(best))
         return self._told(None)
@@ -131,8 +131,9 @@ class _Search:
             if self.row.dtype(name).kind in "iu":
                 value = np.where(value > here, np.ceil(value), np.floor(value))
             total = costs + self.candidates.ranges[name].costs(value)
-            unit = self.candidates.columns.index(name)
+            unit = self.candidates.units.index((name, ""))
             fine = (least <= most) & ~np.any(self.candidates.unit[chosen] == unit, axis=1)
+            fine &= np.all((slope != 0) | (margins > 0), axis=1)
             at = np.flatnonzero(fine)[np.argsort(total[fine], kind="stable")[:BEAM]]
             found += [(total[i], chosen[i], name, value[i]) for i in at]
         for cost, others, name, value in sorted(found, key=lambda each: each[0]):
@@ -219,11 +220,7 @@ class _Search:
 
     def _met(self, count: int, changed: Mapping[str, Any]) -> NDArray[np.bool_]:
         self.rows += count
-        try:
-            return self.wanted.met(self.row.run(count, changed))
-        except FlourError:  # some row is refused: ask for each alone
-            alone = [{n: v[i : i + 1] for n, v in changed.items()} for i in range(count)]
-            return np.concatenate([self._met(1, c) for c in alone]) if count > 1 else np.zeros(1, bool)
+        return self.wanted.met(self.row.run(count, changed))
 
     def _nearer(self, found: _Found) -> _Found:
         """The change with columns, of which only some values were tried, as near as can be."""
@@ -266,6 +263,4 @@ def _chunks(order: Chosen) -> Iterator[Chosen]:
 
 
 def _copies(value: Any, count: int) -> NDArray[Any]:
-    made = np.empty(count, np.asarray(value).dtype if not isinstance(value, str) else object)
-    made[:] = value
-    return made
+    return objects([value] * count) if isinstance(value, str) else np.repeat(value, count)

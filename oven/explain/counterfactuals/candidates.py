@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError, nearest
-from flour.core.types import Pairs, Text, Tokens, Whole
+from flour.core.types import Text
 from oven.explain.counterfactuals.columns import ReadColumns
 from oven.explain.counterfactuals.raw_row import RawRow
 from oven.explain.counterfactuals.wanted import Numbers, bounds
@@ -56,9 +56,8 @@ class Candidates:
                     raise _wrong(f"{name!r} may not change", where, None, "name it in free, too")
         #: The columns of numbers that may have any value between their bounds.
         self.ranges = {name: self._range(name) for name in self.free if self._is_number(name)}
-        #: By unit its column, and its word in a document; by candidate its unit, value and cost.
-        self.columns: list[str] = []
-        self.words: list[str] = []
+        #: Columns, or words in documents; then by candidate its unit, value and cost.
+        self.units: list[tuple[str, str]] = []
         self.unit: NDArray[np.int64] = np.zeros(0, np.int64)
         self.values: NDArray[Any] = np.zeros(0, object)
         self.costs: Numbers = np.zeros(0)
@@ -83,48 +82,43 @@ class Candidates:
         scales = [each for each in (high - low, spread, usual) if 0 < each < math.inf]
         return Range(old, low, high, scales[0])
 
-    def fill(self, read: ReadColumns, is_line: Callable[[str], bool], *, several: bool) -> None:
-        """Make the candidates, the cheapest first; `is_line` says which columns can be solved.
-
-        With `several` margins, corners lie between the ends of lines.
-        """
+    def fill(self, read: ReadColumns, is_line: Callable[[str], bool], *, corners: bool) -> None:
+        """Make the candidates, the cheapest first; with `corners`, lines have some between ends."""
         units: list[tuple[NDArray[Any], Numbers]] = []
         for name in self.free:
-            kind, old = self.row.places[name][2], self.row.values[name]
-            words = [""]
-            if isinstance(kind, Pairs | Tokens | Whole):
-                continue
-            if isinstance(kind, Text):
+            old, words, numbers = self.row.values[name], [""], self.ranges.get(name)
+            if isinstance(self.row.places[name][2], Text):
                 words = list(dict.fromkeys(w.casefold() for w in re.findall(r"\w+", old)))
-                made = _objects(["", *self.within.get(name, ())])
-            elif name in self.ranges and name not in read.categories:
-                numbers = self._numbers(name, read, is_line, several=several)
-                numbers = numbers[numbers != old].astype(self.row.dtype(name))
-                units.append((numbers, self.ranges[name].costs(numbers)))
-                self.columns, self.words = [*self.columns, name], [*self.words, ""]
-                continue
+                made = objects(["", *self.within.get(name, ())])
+            elif numbers is not None and name not in read.categories:
+                made = self._numbers(name, read, is_line, corners)
+                made = made[made != old].astype(self.row.dtype(name))
             else:
-                made = _objects([each for each in self._listed(name, read) if each != old])
-            units += [(made, np.ones(len(made)))] * len(words)
-            self.columns += [name] * len(words)
-            self.words += words
+                made, numbers = self._listed(name, read), None
+            costs = np.ones(len(made)) if numbers is None else numbers.costs(made)
+            units += [(made, costs)] * len(words)
+            self.units += [(name, word) for word in words]
+        if not units:
+            return
         unit = np.repeat(np.arange(len(units)), [len(values) for values, _ in units])
-        costs = np.concatenate([np.zeros(0), *(each for _, each in units)])
+        costs = np.concatenate([each for _, each in units])
         order = np.argsort(costs, kind="stable")
         self.unit, self.costs = unit[order], costs[order]
-        self.values = np.concatenate([values for values, _ in units])[order] if units else order
+        self.values = np.concatenate([values for values, _ in units])[order]
 
-    def _listed(self, name: str, read: ReadColumns) -> Sequence[Any]:
+    def _listed(self, name: str, read: ReadColumns) -> NDArray[Any]:
         """The values of a column of categories."""
         usual = [False, True] if self.row.dtype(name).kind == "b" else None
-        if name in self.ranges:  # numbers that an encoder reads
+        found = read.categories.get(name, usual)
+        if name in self.ranges:  # numbers that may be read in another way as well
             _, low, high, _ = self.ranges[name]
-            return [each for each in read.categories[name] if low <= each <= high]
-        found: Any = self.within.get(name, read.categories.get(name, usual))
+            found, self.whole = [each for each in found or () if low <= each <= high], False
+        elif name in self.within:
+            found = self.within[name]
         self.whole &= found is not None
-        return found or ()
+        return objects([each for each in found or () if each != self.row.values[name]])
 
-    def _numbers(self, name: str, read: ReadColumns, is_line: Callable[[str], bool], *, several: bool) -> Numbers:
+    def _numbers(self, name: str, read: ReadColumns, is_line: Any, corners: bool) -> Numbers:  # noqa: FBT001 (as above)
         """The values of a column of numbers that are looked at."""
         old, low, high, scale = self.ranges[name]
         here = 0.0 if math.isnan(old) else old
@@ -135,12 +129,12 @@ class Candidates:
             lower, upper = np.maximum(lower, low), np.minimum(upper, high)
             if integer:
                 lower, upper = np.ceil(lower), np.floor(upper)
-            return np.clip(here, lower, upper)[lower <= upper]
+            return np.asarray(np.clip(here, lower, upper)[lower <= upper])
         if integer and high - low <= FEW:
             return np.arange(math.ceil(low), math.floor(high) + 1.0)
         if is_line(name):
             ends = np.array([each for each in (low, high) if math.isfinite(each)])
-            return np.linspace(low, high, GRID) if len(ends) == 2 and several else ends
+            return np.linspace(low, high, GRID) if len(ends) == 2 and corners else ends
         self.whole = False
         self.loose.add(name)
         least = low if math.isfinite(low) else here - 4 * scale
@@ -153,15 +147,14 @@ class Candidates:
         made: dict[str, Any] = {}
         units = self.unit[chosen]
         for unit in np.unique(units).tolist():
-            name, word = self.columns[unit], self.words[unit]
+            name, word = self.units[unit]
             if name not in made:
-                old = self.row.values[name]
-                made[name] = np.full(len(chosen), old, self.row.dtype(name))
+                made[name] = np.full(len(chosen), self.row.values[name], self.row.dtype(name))
             rows, at = np.nonzero(units == unit)
             values = self.values[chosen[rows, at]]
             if word:
                 texts = zip(made[name][rows], values, strict=True)
-                values = _objects([_replaced(text, word, new) for text, new in texts])
+                values = objects([_replaced(text, word, new) for text, new in texts])
             made[name][rows] = values
         return made
 
@@ -170,7 +163,8 @@ def _wrong(what: str, where: str, found: str | None, hint: str) -> ParameterErro
     return ParameterError(what, where=where, found=found, hint=hint)
 
 
-def _objects(values: Any) -> NDArray[Any]:
+def objects(values: Any) -> NDArray[Any]:
+    """Values of any kind as an array."""
     made = np.empty(len(values), object)
     made[:] = values
     return made

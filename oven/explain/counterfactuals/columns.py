@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.node import topological
+from flour.core.sparse import Sparse
 from flour.ops.categorise import Categorise, CategoriseText
 from oven.explain.attribution import explainer_of
 from oven.explain.attribution.terms import made_of, ours
@@ -47,6 +48,7 @@ class ReadColumns:
         term, node, owner = term[kept], node[kept], owner[kept]
         names = {i: terms.columns[i] for i in asked}
         ops: list[Any] = [op for _, op, _ in tests]
+        odd = any(op.zeros for op in ops) or any(isinstance(h, Sparse) for h in row.held.values())
 
         def passed(numbers: dict[str, Any]) -> NDArray[np.bool_]:
             outputs = explainer.plan.run_columns(row.copies(len(node), numbers), len(node))
@@ -61,25 +63,25 @@ class ReadColumns:
 
         for i, below, above, whole in _crossings(row, names, owner, passed):
             lower, upper = np.append(-np.inf, above), np.append(below, np.inf)
-            self.cells[names[i]] = lower, upper, whole and not any(op.zeros for op in ops)
+            self.cells[names[i]] = lower, upper, whole and not odd
 
 
 def _categories(plan: Plan) -> dict[str, list[Any]]:
     """The categories that encoders know, by column."""
     found: dict[str, list[Any]] = {}
     names, made = made_of(order := topological(plan.flow.outputs.values()))
-    for op, source in ((item.op, item.inputs[0]) for item in order if item.inputs):
-        if isinstance(op, Categorise | CategoriseText):
-            numbers = isinstance(op, Categorise)
-            held = op.values.array.tolist() if numbers else op.texts.to_list()  # type: ignore[attr-defined]  # as above
-            for j, column in enumerate(made[source].tolist()):
+    for item in order:
+        if isinstance(item.op, Categorise | CategoriseText):
+            op: Any = item.op
+            held = op.texts.to_list() if hasattr(op, "texts") else op.values.array.tolist()
+            for j, column in enumerate(made[item.inputs[0]].tolist()):
                 some = held[op.starts.array[j] : op.starts.array[j + 1]] if column >= 0 else []
                 found[names[column]] = [*dict.fromkeys([*found.get(names[column], []), *some])]
     return found
 
 
 def _tests(number: int, op: Any, made: Places) -> tuple[Places, ...]:
-    """The different tests of a term: it, a node of each, the column, and how many codes it knows."""
+    """The different tests of a term: it, a node of each, its column, how many codes it knows."""
     node = np.flatnonzero(np.asarray(op.feature.array) >= 0)
     feature, codes = np.asarray(op.feature.array)[node], np.zeros(len(node), np.int64)
     if len(op.words):
@@ -105,11 +107,13 @@ def _crossings(
             low[owner == i], high[owner == i] = least, most
 
     def held(numbers: Numbers, i: int) -> NDArray[Any]:
-        own = numbers[owner == i]
-        return (np.floor(own) if kinds[i].kind in "iu" else own).astype(kinds[i])
+        own = np.floor(numbers[owner == i]) if kinds[i].kind in "iu" else numbers[owner == i]
+        return np.asarray(own.astype(kinds[i]))
 
     def answers(numbers: Numbers) -> NDArray[np.bool_]:
-        changed = {name: np.full(len(numbers), row.values[name], kinds[i]) for i, name in names.items()}
+        changed = {
+            name: np.full(len(numbers), row.values[name], kinds[i]) for i, name in names.items()
+        }
         for i, name in names.items():
             changed[name][owner == i] = held(numbers, i)
         return np.asarray(passed(changed))
@@ -124,7 +128,7 @@ def _crossings(
         settled = near | (middle == low) | (middle == high)
         same = answers(middle) == first
         low, high = np.where(same, middle, low), np.where(same, high, middle)
-    for i, name in names.items():
+    for i in names:
         own = crosses & (owner == i)
         ends = np.unique(np.stack([low[own], high[own]], axis=1), axis=0)
         yield i, ends[:, 0], ends[:, 1], bool(crosses[owner == i].all())

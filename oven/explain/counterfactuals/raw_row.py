@@ -73,7 +73,9 @@ class RawRow:
     def as_row(self, block: Mapping[str, Columns]) -> Any:
         """A block of one row as a plan takes one row: by column, a vector, or a document."""
         row = {
-            label: {k: v[0] for k, v in held.items()} if isinstance(held, dict) else densify(held)[0]
+            label: {k: v[0] for k, v in held.items()}
+            if isinstance(held, dict)
+            else densify(held)[0]
             for label, held in block.items()
         }
         return next(iter(row.values())) if len(row) == 1 else row

@@ -28,12 +28,14 @@ class Wanted:
             raise TypeMismatch("no output is a label or a number", found=", ".join(kinds))
         self.output = "label" if self.is_label else numbers[0]
         #: The output whose numbers lead to the wanted one, if there is one.
-        scores = [name for name in ("scores", "probabilities") if name in kinds]
-        self.score = (scores or [""])[0] if self.is_label else self.output
-        self.told = tuple(dict.fromkeys((self.output, *(scores if self.is_label else ()))))
+        scores = [name for name in ("scores", "probabilities") if name in kinds and self.is_label]
+        self.score = next(iter(scores), "" if self.is_label else self.output)
+        self.told = (self.output, *scores)
         self.classes = list(plan.classes or ()) if self.is_label else []
         self.want = self._label(want) if self.is_label else want
         self.low, self.high = (0.0, 0.0) if self.is_label else bounds(want, "want")
+        if self.high - self.low == math.inf and self.low == -self.high:
+            bounds(None, "want")
 
     def _label(self, want: object) -> Any:
         """The label itself, which may be given as its text."""
@@ -59,8 +61,8 @@ class Wanted:
         """Numbers that all are positive where the answer is the wanted one; a row for each row."""
         score = np.asarray(outputs[self.score], np.float64) if self.score else np.zeros(0)
         if not self.is_label:
-            margins = [score - self.low, self.high - score]
-            return np.stack([each for each in margins if np.isfinite(each).all()], axis=1)
+            ends = [(score, self.low), (-score, -self.high)]
+            return np.stack([side - end for side, end in ends if math.isfinite(end)], axis=1)
         place = self.classes.index(self.want) if self.want in self.classes else -1
         score = score.reshape(len(outputs[self.output]), -1)
         if score.shape[1] == 1 and len(self.classes) == 2:
