@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -237,16 +237,24 @@ class Model:
 
         return attribute(self.plan, rows, output=output, background=background, samples=samples)
 
-    def counterfactual(self, row: object, *, want: object, **bounds: Any) -> Counterfactual:
-        """The smallest change of a row after which the model answers `want`: a label, or a range.
+    def counterfactual(
+        self,
+        row: object,
+        *,
+        want: object,
+        free: Sequence[str] | None = None,
+        within: Mapping[str, Any] | None = None,
+        most: int = 3,
+    ) -> Counterfactual:
+        """The smallest change of a row after which the model answers `want`.
 
-        >>> print(model.counterfactual(row, want="approved", free=["income"]))
-
-        Only `free` columns change, `within` bounds, at most `most` of them.
+        `want` is a label, or a pair (low, high) for a number. Only `free` columns change (all,
+        unless they are named), `within` bounds: a pair for numbers, a list for categories and for
+        the words that may replace a document's. At most `most` columns change, or words.
         """
         from oven.explain import counterfactual
 
-        return counterfactual(self.plan, row, want=want, **bounds)
+        return counterfactual(self.plan, row, want=want, free=free, within=within, most=most)
 
     def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
         """The program at a stage of its way to machine code, as text or a page of HTML.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 
-class Change(NamedTuple):
+class ChangedValue(NamedTuple):
     """A column with its old and its new value."""
 
     column: str
@@ -31,25 +31,13 @@ class Counterfactual:
     found: bool
     proved: bool
     cost: float
-    changes: tuple[Change, ...]
+    changes: tuple[ChangedValue, ...]
     #: The changed row by column, and as the model takes one row; the row itself if nothing changes.
     values: Mapping[str, Any]
     row: Any
     #: The label or value, and the scores, of both rows.
     before: Mapping[str, Any]
     after: Mapping[str, Any]
-
-    def hiding(self, columns: Collection[str]) -> Counterfactual:
-        """A copy without the values of these columns."""
-        if not columns:
-            return self
-        hidden = "(private)"
-        changes = [
-            Change(each.column, hidden, hidden) if each.column in columns else each
-            for each in self.changes
-        ]
-        values = {name: hidden if name in columns else each for name, each in self.values.items()}
-        return replace(self, changes=tuple(changes), values=values, row=None)
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain data."""
@@ -59,7 +47,7 @@ class Counterfactual:
 
     def __str__(self) -> str:
         before, after = (
-            ", ".join(f"{name} {_plain(value)}" for name, value in answer.items())
+            ", ".join(f"{name} {_short(_plain(value))}" for name, value in answer.items())
             for answer in (self.before, self.after)
         )
         if not self.found:
@@ -72,7 +60,13 @@ class Counterfactual:
         return "\n  ".join([f"{before} -> {after} ({sure})", *lines])
 
 
-def _plain(value: Any) -> Any:
+def _short(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_short, value))}]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: object) -> Any:
     """A value as JSON has it."""
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}

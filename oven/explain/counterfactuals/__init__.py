@@ -9,7 +9,7 @@ first one with the wanted answer is the smallest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -21,7 +21,7 @@ from oven.explain.counterfactuals.candidates import Candidates, objects
 from oven.explain.counterfactuals.columns import ReadColumns
 from oven.explain.counterfactuals.raw_row import RawRow
 from oven.explain.counterfactuals.wanted import Numbers, Wanted
-from oven.plans.counterfactual import Change, Counterfactual
+from oven.plans.counterfactual import ChangedValue, Counterfactual
 from oven.plans.plan import Plan
 
 Chosen = NDArray[np.int64]
@@ -79,8 +79,8 @@ class _Search:
         if score not in known:
             known[score] = ReadColumns(self.row.plan, self.row, score)
         is_line = self._is_line if known[score].is_sum and len(self.base) else lambda _: False
-        corners = self.wanted.is_label and len(self.base) > 1
-        self.candidates.fill(known[score], is_line, corners=corners)
+        self.candidates.corners = corners = self.wanted.is_label and len(self.base) > 1
+        self.candidates.fill(known[score], is_line)
         for size in range(1, self.most + 1):
             best = self._solved(size)
             best = self._tried(size, math.inf if best is None else best.cost) or best
@@ -100,6 +100,7 @@ class _Search:
         margins = self.wanted.margins(self.row.run(len(STEPS), {name: here + step * STEPS}))
         slope = (margins[-1] - margins[0]) / (STEPS[-1] - STEPS[0])
         size = np.abs(margins).max(axis=0)
+        slope[np.abs(slope) <= 1e-13 * size] = 0.0
         bent = np.abs(margins - margins[3] - STEPS[:, None] * slope)
         self.size = np.maximum(self.size, size)
         if np.all(bent <= 1e-6 * size):
@@ -110,12 +111,13 @@ class _Search:
         """The cheapest change of which one column is solved for, beside others' candidates."""
         best: _Found | None = None
         found: list[tuple[float, Chosen, str, float]] = []
-        chosen = np.zeros((1, 0), np.int64)
-        if self.lines and size > 1:
+        chosen = np.zeros((min(1, len(self.lines)), 0), np.int64)
+        if len(chosen) and size > 1:
             made = self._combined(size - 1, -1.0, math.inf)
-            self.candidates.whole &= made is not None
-            chosen = chosen[:0] if made is None else made[0]
-        if not (self.lines and len(chosen)):
+            few = made is not None and self.rows + len(made[0]) <= MOST_ROWS
+            self.candidates.whole &= few
+            chosen = made[0] if made is not None and few else chosen[:0]
+        if not len(chosen):
             return None
         self.rows += len(chosen)
         outputs = self.row.run(len(chosen), self.candidates.changed(chosen))
@@ -133,7 +135,7 @@ class _Search:
             total = costs + self.candidates.ranges[name].costs(value)
             unit = self.candidates.units.index((name, ""))
             fine = (least <= most) & ~np.any(self.candidates.unit[chosen] == unit, axis=1)
-            fine &= np.all((slope != 0) | (margins > 0), axis=1)
+            fine &= np.all((slope != 0) | (margins + start > 0), axis=1) & (np.abs(value) < 1e30)
             at = np.flatnonzero(fine)[np.argsort(total[fine], kind="stable")[:BEAM]]
             found += [(total[i], chosen[i], name, value[i]) for i in at]
         for cost, others, name, value in sorted(found, key=lambda each: each[0]):
@@ -159,18 +161,18 @@ class _Search:
         if len(costs) < size:
             return None
         top = min(below, float(costs[-size:].sum()))
-        low, high = -1.0, top if size == 1 else float(max(costs[size - 1], costs[-1] / 32))
+        usual = costs[min(len(costs) - 1, 255)] if size == 1 else costs[-1] / 32
+        low, high = -1.0, max(float(costs[size - 1]), float(usual))
         while low < top:
             made = self._combined(size, low, min(high, top))
             if made is None or self.rows + len(made[0]) > MOST_ROWS:
                 self.candidates.whole = False
                 return self._beam(size)
             order = np.argsort(made[1], kind="stable")
-            for some in _chunks(order):
-                found = self._first(self.candidates.changed(made[0][some]), made[1][some])
-                if found is not None:
-                    return found
-            low, high = high, 1.4 * high
+            found = self._first(self.candidates.changed(made[0][order]), made[1][order])
+            if found is not None:
+                return found
+            low, high = high, (3.0 if size == 1 else 1.5) * high
         return None
 
     def _combined(self, size: int, low: float, high: float) -> tuple[Chosen, Numbers] | None:
@@ -225,7 +227,7 @@ class _Search:
     def _nearer(self, found: _Found) -> _Found:
         """The change with columns, of which only some values were tried, as near as can be."""
         changed, cost = dict(found.changed), found.cost
-        for name in self.candidates.loose & changed.keys():
+        for name in sorted(self.candidates.loose & changed.keys()):
             numbers, old = self.candidates.ranges[name], self.row.values[name]
             for _ in range(0 if math.isnan(old) else 5):
                 line = np.linspace(old, changed[name], 65)[1:].astype(self.row.dtype(name))
@@ -246,7 +248,9 @@ class _Search:
             found=found is not None,
             proved=self.candidates.whole,
             cost=0.0 if found is None else found.cost,
-            changes=tuple(Change(name, self.row.values[name], values[name]) for name in changed),
+            changes=tuple(
+                ChangedValue(name, self.row.values[name], values[name]) for name in changed
+            ),
             values=values,
             row=self.row.as_row(block),
             before={name: self.before[name][0] for name in self.wanted.told},
@@ -254,13 +258,5 @@ class _Search:
         )
 
 
-def _chunks(order: Chosen) -> Iterator[Chosen]:
-    """Parts of an order: small ones first, as what is looked for is often near."""
-    at, size = 0, 256
-    while at < len(order):
-        yield order[at : at + size]
-        at, size = at + size, min(4 * size, 8192)
-
-
-def _copies(value: Any, count: int) -> NDArray[Any]:
+def _copies(value: str | float, count: int) -> NDArray[Any]:
     return objects([value] * count) if isinstance(value, str) else np.repeat(value, count)

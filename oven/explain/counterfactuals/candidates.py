@@ -28,7 +28,7 @@ class Range(NamedTuple):
     high: float
     scale: float
 
-    def costs(self, values: Any) -> Numbers:
+    def costs(self, values: object) -> Numbers:
         """The costs of new values; one in a missing value's place costs 1."""
         far = np.abs(np.asarray(values, np.float64) - self.old) / self.scale
         return np.where(np.isnan(far), 1.0, far)
@@ -63,6 +63,8 @@ class Candidates:
         self.costs: Numbers = np.zeros(0)
         #: True if no other values have to be looked at; the columns of which there are others.
         self.whole, self.loose = True, set[str]()
+        #: Whether lines have candidates between their ends.
+        self.corners = False
 
     def _is_number(self, name: str) -> bool:
         given = self.within.get(name, (None, None))
@@ -82,8 +84,8 @@ class Candidates:
         scales = [each for each in (high - low, spread, usual) if 0 < each < math.inf]
         return Range(old, low, high, scales[0])
 
-    def fill(self, read: ReadColumns, is_line: Callable[[str], bool], *, corners: bool) -> None:
-        """Make the candidates, the cheapest first; with `corners`, lines have some between ends."""
+    def fill(self, read: ReadColumns, is_line: Callable[[str], bool]) -> None:
+        """Make the candidates, the cheapest first; `is_line` says of which columns ends do."""
         units: list[tuple[NDArray[Any], Numbers]] = []
         for name in self.free:
             old, words, numbers = self.row.values[name], [""], self.ranges.get(name)
@@ -91,7 +93,7 @@ class Candidates:
                 words = list(dict.fromkeys(w.casefold() for w in re.findall(r"\w+", old)))
                 made = objects(["", *self.within.get(name, ())])
             elif numbers is not None and name not in read.categories:
-                made = self._numbers(name, read, is_line, corners)
+                made = self._numbers(name, read, is_line)
                 made = made[made != old].astype(self.row.dtype(name))
             else:
                 made, numbers = self._listed(name, read), None
@@ -118,7 +120,7 @@ class Candidates:
         self.whole &= found is not None
         return objects([each for each in found or () if each != self.row.values[name]])
 
-    def _numbers(self, name: str, read: ReadColumns, is_line: Any, corners: bool) -> Numbers:  # noqa: FBT001 (as above)
+    def _numbers(self, name: str, read: ReadColumns, is_line: Callable[[str], bool]) -> Numbers:
         """The values of a column of numbers that are looked at."""
         old, low, high, scale = self.ranges[name]
         here = 0.0 if math.isnan(old) else old
@@ -134,7 +136,7 @@ class Candidates:
             return np.arange(math.ceil(low), math.floor(high) + 1.0)
         if is_line(name):
             ends = np.array([each for each in (low, high) if math.isfinite(each)])
-            return np.linspace(low, high, GRID) if len(ends) == 2 and corners else ends
+            return np.linspace(low, high, GRID) if len(ends) == 2 and self.corners else ends
         self.whole = False
         self.loose.add(name)
         least = low if math.isfinite(low) else here - 4 * scale
@@ -163,7 +165,7 @@ def _wrong(what: str, where: str, found: str | None, hint: str) -> ParameterErro
     return ParameterError(what, where=where, found=found, hint=hint)
 
 
-def objects(values: Any) -> NDArray[Any]:
+def objects(values: Sequence[object]) -> NDArray[Any]:
     """Values of any kind as an array."""
     made = np.empty(len(values), object)
     made[:] = values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from flour.core.node import topological
 from flour.core.sparse import Sparse
 from flour.ops.categorise import Categorise, CategoriseText
+from flour.ops.trees.trees import Trees
 from oven.explain.attribution import explainer_of
 from oven.explain.attribution.terms import made_of, ours
 from oven.explain.counterfactuals.raw_row import RawRow
@@ -35,8 +36,8 @@ class ReadColumns:
         self.is_sum = terms is not None and not (terms.inexact or terms.trees)
         if explainer is None or terms is None or terms.inexact or terms.linear:
             return
-        tests = [(i, term.node.op, term.made) for i, term in enumerate(terms.trees)]
-        found = [_tests(i, op, made) for i, op, made in tests]
+        ops: list[Any] = [term.node.op for term in terms.trees]
+        found = [_tests(i, ops[i], term.made) for i, term in enumerate(terms.trees)]
         term, node, owner, codes = (np.concatenate(parts) for parts in zip(*found, strict=True))
         for name, number in {n: i for i, n in enumerate(terms.columns)}.items():
             known = codes[owner == number].max(initial=0)
@@ -47,7 +48,6 @@ class ReadColumns:
         kept = np.isin(owner, asked)
         term, node, owner = term[kept], node[kept], owner[kept]
         names = {i: terms.columns[i] for i in asked}
-        ops: list[Any] = [op for _, op, _ in tests]
         odd = any(op.zeros for op in ops) or any(isinstance(h, Sparse) for h in row.held.values())
 
         def passed(numbers: dict[str, Any]) -> NDArray[np.bool_]:
@@ -61,6 +61,8 @@ class ReadColumns:
                 made[at] = op.passes(rows.astype(np.float64), node[at])
             return made
 
+        if not len(node):
+            return
         for i, below, above, whole in _crossings(row, names, owner, passed):
             lower, upper = np.append(-np.inf, above), np.append(below, np.inf)
             self.cells[names[i]] = lower, upper, whole and not odd
@@ -80,7 +82,7 @@ def _categories(plan: Plan) -> dict[str, list[Any]]:
     return found
 
 
-def _tests(number: int, op: Any, made: Places) -> tuple[Places, ...]:
+def _tests(number: int, op: Trees, made: Places) -> tuple[Places, ...]:
     """The different tests of a term: it, a node of each, its column, how many codes it knows."""
     node = np.flatnonzero(np.asarray(op.feature.array) >= 0)
     feature, codes = np.asarray(op.feature.array)[node], np.zeros(len(node), np.int64)
@@ -93,7 +95,10 @@ def _tests(number: int, op: Any, made: Places) -> tuple[Places, ...]:
 
 
 def _crossings(
-    row: RawRow, names: dict[int, str], owner: Places, passed: Any
+    row: RawRow,
+    names: dict[int, str],
+    owner: Places,
+    passed: Callable[[dict[str, Any]], NDArray[np.bool_]],
 ) -> Iterator[tuple[int, Numbers, Numbers, bool]]:
     """For each column the neighbours between which one of its tests changes, and if all tests do.
 

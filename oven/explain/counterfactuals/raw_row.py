@@ -20,7 +20,7 @@ class RawRow:
 
     def __init__(self, plan: Plan, row: object) -> None:
         block = plan.reader.read(row).block
-        self.plan = plan.variants.of(block) or plan
+        self.plan = (plan.variants.of(block) or plan).wait()
         self.held, count = coerce(self.plan.inputs, block)
         if count != 1:
             found = f"{count} rows"
@@ -81,7 +81,7 @@ class RawRow:
         return next(iter(row.values())) if len(row) == 1 else row
 
 
-def _copies(held: Any, count: int) -> Any:
+def _copies(held: Columns, count: int) -> Any:
     if isinstance(held, dict):
         return {name: _copies(each, count) for name, each in held.items()}
     return held * count if isinstance(held, list) else np.repeat(densify(held), count, axis=0)

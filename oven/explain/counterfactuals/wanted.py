@@ -28,9 +28,10 @@ class Wanted:
             raise TypeMismatch("no output is a label or a number", found=", ".join(kinds))
         self.output = "label" if self.is_label else numbers[0]
         #: The output whose numbers lead to the wanted one, if there is one.
-        scores = [name for name in ("scores", "probabilities") if name in kinds and self.is_label]
+        scores = [name for name in ("scores", "probabilities") * self.is_label if name in kinds]
+        scores = [name for name in scores if getattr(kinds[name], "dtype", "") in FLOATS]
         self.score = next(iter(scores), "" if self.is_label else self.output)
-        self.told = (self.output, *scores)
+        self.told = (self.output, *scores[:1])
         self.classes = list(plan.classes or ()) if self.is_label else []
         self.want = self._label(want) if self.is_label else want
         self.low, self.high = (0.0, 0.0) if self.is_label else bounds(want, "want")
@@ -72,10 +73,10 @@ class Wanted:
         return score[:, [place]] - np.delete(score, place, axis=1)
 
 
-def bounds(pair: Any, where: str) -> tuple[float, float]:
+def bounds(pair: object, where: str) -> tuple[float, float]:
     """A pair of numbers as bounds; None is without one."""
     try:
-        low, high = (None if each is None else float(each) for each in pair)
+        low, high = (None if each is None else float(each) for each in pair)  # type: ignore[attr-defined]  # as is checked
     except (TypeError, ValueError):
         low, high = 1.0, 0.0
     made = (-math.inf if low is None else low, math.inf if high is None else high)
