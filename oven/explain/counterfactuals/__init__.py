@@ -45,9 +45,7 @@ def counterfactual(
 ) -> Counterfactual:
     """The smallest change of a row after which the plan answers `want`.
 
-    `want` is a label, or a pair (low, high) for a number. Only `free` columns change (all, unless
-    they are named), `within` bounds: a pair for numbers, a list for categories and for the words
-    that may replace a document's. At most `most` columns change, or words of documents.
+    `want` is a label, or a pair (low, high) for a number; see `pretzel.Model.counterfactual`.
     """
     if most < 1:
         raise ParameterError("so many changes make no sense", where="most", found=repr(most))
@@ -139,19 +137,14 @@ class _Search:
             at = np.flatnonzero(fine)[np.argsort(total[fine], kind="stable")[:BEAM]]
             found += [(total[i], chosen[i], name, value[i]) for i in at]
         for cost, others, name, value in sorted(found, key=lambda each: each[0]):
-            if best is None or cost < best.cost:
-                best = self._beyond(others, name, value) or best
+            if best is None or cost < best.cost:  # go just so far that the plan agrees
+                old, low, high, _ = numbers = self.candidates.ranges[name]
+                far = value + (value - (0.0 if math.isnan(old) else old)) * BEYOND
+                values = np.clip(far, low, high).astype(self.row.dtype(name))
+                changed = self.candidates.changed(np.repeat(others[None], len(values), axis=0))
+                costs = self.candidates.costs[others].sum() + numbers.costs(values)
+                best = self._first({**changed, name: values}, costs) or best
         return best
-
-    def _beyond(self, others: Chosen, name: str, value: float) -> _Found | None:
-        """The change with a solved column, just so far that the plan agrees."""
-        old, low, high, _ = numbers = self.candidates.ranges[name]
-        far = np.abs(value - (0.0 if math.isnan(old) else old)) + np.finfo(float).tiny
-        up = 1.0 if math.isnan(old) or value >= old else -1.0
-        values = np.clip(value + up * far * BEYOND, low, high).astype(self.row.dtype(name))
-        changed = self.candidates.changed(np.repeat(others[None], len(values), axis=0))
-        costs = self.candidates.costs[others].sum() + numbers.costs(values)
-        return self._first({**changed, name: values}, costs)
 
     # --- combinations ----------------------------------------------------------------------------
 
@@ -242,16 +235,14 @@ class _Search:
         """The answer, with what the plan says of the changed row."""
         changed = {} if found is None else found.changed
         block = self.row.copies(1, {name: _copies(value, 1) for name, value in changed.items()})
-        after, values = self.row.plan.run_columns(block, 1), self.row.values_of(block)
+        after = self.row.plan.run_columns(block, 1)
+        moved = [(name, self.row.values[name], self.row.value_of(name, block)) for name in changed]
         return Counterfactual(
             want=self.wanted.want,
             found=found is not None,
             proved=self.candidates.whole,
             cost=0.0 if found is None else found.cost,
-            changes=tuple(
-                ChangedValue(name, self.row.values[name], values[name]) for name in changed
-            ),
-            values=values,
+            changes=tuple(ChangedValue(*each) for each in moved),
             row=self.row.as_row(block),
             before={name: self.before[name][0] for name in self.wanted.told},
             after={name: after[name][0] for name in self.wanted.told},

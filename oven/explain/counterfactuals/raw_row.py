@@ -36,7 +36,7 @@ class RawRow:
                 self.places |= {f"{label}[{j}]": (label, j, kind) for j in range(kind.width)}
             else:
                 self.places[label] = (label, None, kind)
-        self.values = self.values_of(self.held)
+        self.values = {name: self.value_of(name, self.held) for name in self.places}
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """The dtype of a column; object for strings."""
@@ -61,14 +61,14 @@ class RawRow:
         """Every output of the plan for such copies."""
         return self.plan.run_columns(self.copies(count, changed), count)
 
-    def values_of(self, block: Mapping[str, Columns]) -> dict[str, Any]:
-        """The values of a block of one row, by column."""
-        found = {}
-        for name, (label, place, kind) in self.places.items():
-            held: Any = densify(block[label])
-            column = held[:, place] if isinstance(kind, Vector) else held
-            found[name] = (held[place] if isinstance(held, dict) else column)[0]
-        return found
+    def value_of(self, name: str, block: Mapping[str, Columns]) -> Any:
+        """The value of a column in a block of one row."""
+        label, place, kind = self.places[name]
+        if place is None:
+            return block[label][0]
+        return (
+            densify(block[label])[0, place] if isinstance(kind, Vector) else block[label][place][0]
+        )
 
     def as_row(self, block: Mapping[str, Columns]) -> Any:
         """A block of one row as a plan takes one row: by column, a vector, or a document."""

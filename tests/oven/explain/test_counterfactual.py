@@ -414,7 +414,7 @@ def test_float32_rows_have_float32_changes() -> None:
         assert fit.predict(made.row[None])[0] == want
 
 
-def test_the_answer_is_told_as_text_and_data(people: pd.DataFrame) -> None:
+def test_the_answer_is_told_as_text(people: pd.DataFrame) -> None:
     """A row that has the answer already does not change."""
     rows = people.drop(columns="note")
     plan = plan_of(table(LogisticRegression(), rows), rows)
@@ -423,9 +423,7 @@ def test_the_answer_is_told_as_text_and_data(people: pd.DataFrame) -> None:
     kids = counterfactual(plan, {"age": 25.0, "kids": 1, "city": "Rome"}, want="yes", free=["kids"])
     assert "label no" in str(kids)
     assert "kids: 1 -> " in str(kids)
-    held = kids.to_dict()
-    assert held["changes"] == [{"column": "kids", "old": 1, "new": held["row"]["kids"]}]
-    assert held["proved"] is True
+    assert kids.proved
     same = counterfactual(plan, {"age": 25.0, "kids": 1, "city": "Rome"}, want="no")
     assert same.found
     assert same.proved
@@ -510,4 +508,6 @@ def test_a_model_has_it_too() -> None:
     want = 1 - int(fit.predict(X[:1])[0])
     made = pretzel.compile(fit).counterfactual(X[0], want=str(want), free=["X[0]"])
     assert made.want == want
-    assert made.values == counterfactual(plan_of(fit, X), X[0], want=want, free=["X[0]"]).values
+    assert np.array_equal(
+        made.row, counterfactual(plan_of(fit, X), X[0], want=want, free=["X[0]"]).row
+    )
