@@ -153,7 +153,7 @@ class _Search:
         costs = self.candidates.costs
         if len(costs) < size:
             return None
-        top = min(below, float(costs[-size:].sum()))
+        top = min(below, 1.001 * float(costs[-size:].sum()))
         usual = costs[min(len(costs) - 1, 255)] if size == 1 else costs[-1] / 32
         low, high = -1.0, max(float(costs[size - 1]), float(usual))
         while low < top:
@@ -175,7 +175,8 @@ class _Search:
         total = costs[made[:, 0]]
         for _ in range(size - 1):
             after = made[:, -1] + 1
-            count = np.maximum(np.searchsorted(costs, high - total, "right") - after, 0)
+            left = 1e-12 * abs(high) + high - total  # sums are rounded, and looked at below
+            count = np.maximum(np.searchsorted(costs, left, "right") - after, 0)
             if count.sum() > MOST_HELD:
                 return None
             at = np.repeat(np.arange(len(made)), count)
@@ -183,7 +184,7 @@ class _Search:
             apart = np.all(unit[made[at]] != unit[new][:, None], axis=1)
             made = np.concatenate([made[at], new[:, None]], axis=1)[apart]
             total = (total[at] + costs[new])[apart]
-        fine = total > low
+        fine = (total > low) & (total <= high)
         return made[fine], total[fine]
 
     def _beam(self, size: int) -> _Found | None:
