@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -26,6 +26,7 @@ from runtime.errors import NotOffered
 if TYPE_CHECKING:
     from oven.export import Exported, Form
     from oven.plans.attribution import Attribution
+    from oven.plans.counterfactual import Counterfactual
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
 _FACTS = ("classes_", "feature_names_in_", "n_features_in_", "n_outputs_", "outputs_2d_")
@@ -236,6 +237,25 @@ class Model:
         from oven.explain import attribute
 
         return attribute(self.plan, rows, output=output, background=background, samples=samples)
+
+    def counterfactual(
+        self,
+        row: object,
+        *,
+        want: object,
+        free: Sequence[str] | None = None,
+        within: Mapping[str, Any] | None = None,
+        most: int = 3,
+    ) -> Counterfactual:
+        """The smallest change of a row after which the model answers `want`.
+
+        `want` is a label, or a pair (low, high) for a number. Only `free` columns change (all,
+        unless they are named), `within` bounds: a pair for numbers, a list for categories and for
+        the words that may replace a document's. At most `most` columns change, or words.
+        """
+        from oven.explain import counterfactual
+
+        return counterfactual(self.plan, row, want=want, free=free, within=within, most=most)
 
     def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
         """The program at a stage of its way to machine code, as text or a page of HTML.

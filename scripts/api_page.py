@@ -16,7 +16,7 @@ PACKAGES = ("flour", "objectstore", "oven", "pretzel", "runtime", "scheduler")
 #: The members of large classes that users call; others are for the packages around them.
 CHOSEN = {
     "Model": "predict predict_proba predict_log_proba decision_function transform run run_arrow "
-    "attribute explain save wait",
+    "attribute counterfactual explain save wait",
     "Plan": "run run_arrow entry column_entry save wait ready seconds_left when_ready tier flow "
     "optimised stages outputs digest parameters",
     "Server": "url port start serve_forever stop",

@@ -2,6 +2,7 @@
 
 explain(plan, "stages")     the plan at any step from the program to machine code
 attribute(plan, rows)       what each raw column adds to each row's score
+counterfactual(plan, row)   the smallest change of a row that changes its answer
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oven.explain.attribution import attribute
+    from oven.explain.counterfactuals import counterfactual
     from oven.explain.steps import explain
 
-__all__ = ["attribute", "explain"]
+__all__ = ["attribute", "counterfactual", "explain"]
 
 
 def __getattr__(name: str) -> object:
@@ -20,6 +22,10 @@ def __getattr__(name: str) -> object:
         from oven.explain.attribution import attribute
 
         return attribute
+    if name == "counterfactual":
+        from oven.explain.counterfactuals import counterfactual
+
+        return counterfactual
     if name == "explain":
         from oven.explain.steps import explain
 

@@ -35,7 +35,7 @@ def attribute(
     the plan knows of it. Where there is no exact form, they are estimated by `samples`.
     """
     name = _output(plan) if output is None else output
-    explainer = _explainer(plan, name)
+    explainer = explainer_of(plan, name)
     if explainer.terms.inexact:
         if background is None:
             raise ParameterError(
@@ -55,7 +55,8 @@ def _output(plan: Plan) -> str:
     raise TypeMismatch("no output is a number to attribute", found=", ".join(plan.outputs))
 
 
-def _explainer(plan: Plan, output: str) -> Explainer:
+def explainer_of(plan: Plan, output: str) -> Explainer:
+    """The explainer of a plan's output, which stays with the plan."""
     known = _known.setdefault(plan, {})
     if output not in known:
         if output not in plan.outputs:

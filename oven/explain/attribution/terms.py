@@ -53,7 +53,7 @@ class ScoreTerms(NamedTuple):
 def terms(score: Node) -> ScoreTerms:
     """The score as a sum of terms, as far as there are exact ones."""
     order = topological([score])
-    columns, made = _made(order)
+    columns, made = made_of(order)
     pending: dict[Node, Numbers] = {score: np.eye(width_of(score.type))}
     linear: list[Weighted] = []
     trees: list[Weighted] = []
@@ -83,7 +83,7 @@ def width_of(kind: Type) -> int:
     return kind.width if isinstance(kind, Vector) else 1
 
 
-def _made(order: Iterable[Node]) -> tuple[tuple[str, ...], dict[Node, Made]]:
+def made_of(order: Iterable[Node]) -> tuple[tuple[str, ...], dict[Node, Made]]:
     """The names of the raw columns, and what each value is made of."""
     names: list[str] = []
     made: dict[Node, Made] = {}
