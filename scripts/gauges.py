@@ -35,7 +35,7 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(130_400, 100_000),
+    "product: lines": Bound(131_850, 100_000),
     "circles of imports": Bound(10, 0),
     "largest circle: files": Bound(6, 6),
     "oven: rooms": Bound(11, 11),
@@ -63,8 +63,8 @@ BOUNDS = {
     "HTTP: most entries into a file": Bound(8, 2),
     "import: files": Bound(30, 24),
     "import: rooms": Bound(6, 6),
-    "import: most entries into a file": Bound(88, 8),
-    "tests: lines": Bound(97_300, 64_000),
+    "import: most entries into a file": Bound(85, 8),
+    "tests: lines": Bound(98_950, 64_000),
     "last scripts/test: minutes": Bound(10, 6),
 }
 

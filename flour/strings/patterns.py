@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -255,7 +256,7 @@ class _Compiler:
 
     # --- characters ---------------------------------------------------------------------------
 
-    def _set(self, item: object) -> int:
+    def _set(self, item: Sequence[Any]) -> int:
         """The number of the set of characters that an item matches."""
         name = repr(item)
         if name not in self.sets:
@@ -269,7 +270,7 @@ class _Compiler:
             return unicode.matched(re.compile(r"\w+", re.ASCII))
         return unicode.words()
 
-    def _matching(self, item: object) -> unicode.Runs:
+    def _matching(self, item: Sequence[Any]) -> unicode.Runs:
         is_word = str(item) == "(IN, [(CATEGORY, CATEGORY_WORD)])"
         if is_word and not self.flags & (re.ASCII | re.IGNORECASE):
             return unicode.words()
@@ -304,7 +305,7 @@ class _Compiler:
         return unicode.kinds_between(bounds, kind.reshape(-1)), bits, words
 
 
-def _runs(item: Any) -> unicode.Runs | None:
+def _runs(item: Sequence[Any]) -> unicode.Runs | None:
     """The characters of a set that is spelt out, without asking `re` for each; None: it is not."""
     parts = [(str(kind), what) for kind, what in item[1]] if str(item[0]) == "IN" else []
     kinds = {kind for kind, _ in parts}

@@ -10,11 +10,14 @@ import os
 import re
 import ssl
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flour.core.errors import ParameterError
 from runtime.http.wire.problems import log
 from runtime.http.wire.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 #: Protocols that are spoken inside TLS, the preferred one first.
 ALPN = ("h2", "http/1.1")
@@ -45,13 +48,13 @@ class ServerSide(ssl.SSLObject):
         if not self.plain:
             super().do_handshake()
 
-    def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002 (its name there)
+    def read(self, len: int = 1024, buffer: Buffer | None = None) -> Any:  # noqa: A002 (as there)
         """Read nothing from a plain client: what it has sent is not looked at."""
         if self.plain:
             raise ssl.SSLWantReadError
         return super().read(len, buffer)
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Buffer) -> int:
         """Write bytes, to a plain client as they are."""
         return self.going.write(data) if self.plain else super().write(data)
 
@@ -71,10 +74,15 @@ class _Context(ssl.SSLContext):
     sslobject_class = ServerSide
 
     def wrap_bio(
-        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **more: Any
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,  # noqa: FBT001, FBT002 (as there)
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
     ) -> Any:
         """Make a connection's end, which knows where its bytes come from and go to."""
-        made: Any = super().wrap_bio(incoming, outgoing, *args, **more)
+        made: Any = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
         made.coming, made.going = incoming, outgoing
         return made
 
