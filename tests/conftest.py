@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import functools
 import gc
+import logging
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,16 @@ def pytest_sessionstart() -> None:
 
     background.BY_DEFAULT[0] = False
     program_image.KEPT[0] = False
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """Servers configure the log of their process, and the next test reads it."""
+    log = logging.getLogger("pretzel")
+    before = log.handlers, log.propagate, log.level
+    yield
+    log.handlers, log.propagate = before[:2]
+    log.setLevel(before[2])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -37,6 +37,8 @@ TIMED = {
     "tests/runtime/http/test_slow_clients.py::test_slow_clients_hold_nobody_up": "a percentile",
     "tests/runtime/test_done_future.py"
     "::test_an_answered_row_costs_little_more_than_predict": "4 µs a call",
+    "tests/runtime/test_materialise.py"
+    "::test_a_common_first_part_is_found_and_used": "what it saves, as measured",
     "tests/test_imports.py::test_importing_flour_is_cheap": "milliseconds of an import",
 }
 

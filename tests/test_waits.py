@@ -55,6 +55,7 @@ REASONS: dict[Place, str] = {
     **dict.fromkeys(
         (
             ("oven/explain/report.py", "report", "wait"),
+            ("oven/explain/counterfactuals/raw_row.py", "RawRow.__init__", "wait"),
             ("runtime/cli/doctoring.py", "_compiler", "wait"),
             ("oven/explain/timing.py", "measure", "wait"),
             ("oven/explain/timing.py", "staged", "wait"),

@@ -105,6 +105,8 @@ MAKERS: dict[str, Any] = {
     "dropped": ColumnTransformer([("a", pre.StandardScaler(), [0, 2])]),
     "nested": make_pipeline(pre.StandardScaler(), make_pipeline(function(np.sinh))),
 }
+#: Those whose features are sums.
+SUMS = {"PCA", "truncated SVD", "RBF sampler"}
 quiet = {"max_iter": 5, "random_state": 0}
 READERS: dict[str, Any] = {
     "logistic": linear_model.LogisticRegression(),
@@ -190,6 +192,8 @@ def compared(maker: str, reader: str, dtype: str, *ways: str) -> None:
     """Blocks with an odd number in the middle, and its row by itself."""
     pair = fitted(make_pipeline(MAKERS[maker], READERS[reader]), TRAIN.astype(dtype), *ways)
     for odd in ODD if dtype == "float64" else ODD_SINGLE:
+        if dtype == "float32" and 1e30 < odd < np.inf and (maker in SUMS or reader == "stacking"):
+            continue  # docs/reference/scikit-learn.md: sums in float32 are of numbers up to 1e30
         rows = TRAIN[:SHOWN].astype(dtype)
         rows[ROW, COLUMN] = odd
         pair.held(rows, f"{odd} in a block", f"[{ROW}]")
