@@ -171,6 +171,8 @@ def test_without_it_the_product_works(names: list[str], tmp_path: Path) -> None:
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT))),
         "PRETZEL_CACHE": str(tmp_path / "code"),
+        # Others on this machine would not see these locks on what is staged, and take it away.
+        "TMPDIR": str(tmp_path),
         "USER": "somebody",
     }
     done = subprocess.run(
