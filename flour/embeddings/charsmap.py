@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from flour.embeddings.json_part import JsonPart
 from flour.strings.charsmap import LONG
 
-#: What has the byte that leads to a unit: a value has the highest bit instead.
+#: The byte that leads to a unit leaves the highest bit to values.
 _LABEL = 0x800000FF
 _ENDS = 1 << 8
 

@@ -52,7 +52,7 @@ def _of_arrow(held: Any) -> list[Any]:
     ]
 
 
-#: What makes an index in pickles, and the classes of indexes, which files of skops name.
+#: The makers of an index in pickles, and the classes of indexes, which files of skops name.
 _INDEXES = (
     "pandas._new_Index pandas.Index pandas.RangeIndex pandas.Int64Index pandas.Float64Index "
     "pandas.CategoricalIndex"

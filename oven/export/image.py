@@ -167,7 +167,7 @@ def _check(stage: Stage, origins: Mapping[Node, Sequence[object]]) -> None:
         raise _refused("there is no native code of it", stage.nodes[0], origins)
     word = portable.missing(stage.source, portable.vocabulary())
     if word:
-        # What a node reads comes before it, so the first one whose program has the word is it.
+        # A node comes behind its inputs, so the first one whose program has the word is it.
         item = next((each for each in stage.nodes if _uses(each, word)), stage.nodes[-1])
         raise _refused(f"`{word}` is not computed with the same bits everywhere", item, origins)
 

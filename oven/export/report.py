@@ -13,7 +13,7 @@ from oven.export.replay import FAR, RELATIVE, Differences
 from oven.export.targets import run
 from oven.run.run_signature import WORD
 
-#: What memory is measured for, if nothing else is named.
+#: The names that memory is measured for, if no others are given.
 _TARGET, _CPU = "arm-none-eabi", "cortex-m4"
 
 

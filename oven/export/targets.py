@@ -101,7 +101,7 @@ def run_apart(module: str, arguments: Sequence[str], what: str) -> None:
 
 
 def run(command: Sequence[str], what: str) -> str:
-    """What a command writes; NotExportable tells what it said where it fails."""
+    """The output of a command; NotExportable quotes it where the command fails."""
     try:
         done = subprocess.run(  # noqa: S603 (compilers, linkers, and programs of ours)
             command, capture_output=True, text=True, timeout=SECONDS, check=False

@@ -69,7 +69,7 @@ def find(reference: str) -> tuple[Folder, FolderModel]:
     if not matching:
         raise _unknown(reference, folder, name)
     model = max(matching, key=lambda one: natural(one.version))
-    # What one version of a name hides, all of them hide.
+    # All versions of a name hide the columns that one of them hides.
     named: list[Any] = [one.notes.get("private", ()) for one in listing.models if one.name == name]
     private = sorted({str(column) for columns in named for column in columns})
     return folder, replace(model, notes={**model.notes, "private": private}) if private else model

@@ -51,7 +51,7 @@ def first_difference(champion: Flow, challenger: Flow, rows: object) -> str | No
 
 
 def _other_inputs(champion: ModelVersion, challenger: ModelVersion) -> str:
-    """What only one of two versions reads, and what to do: shadows are asked champions' rows."""
+    """The inputs that one of two versions reads alone, and a hint: shadows get champions' rows."""
     told = []
     for version, other in ((champion, challenger), (challenger, champion)):
         names = sorted(column_names(version.inputs) - column_names(other.inputs))

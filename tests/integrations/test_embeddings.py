@@ -160,7 +160,7 @@ def pipelines(folder: Path, model: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def answers(pipeline: Any, asked: list[str]) -> dict[str, Any]:
-    """What a pipeline of model2vec predicts."""
+    """The predictions of a pipeline of model2vec."""
     if pipeline.head.activation.value == "identity":
         return {"value": pipeline.predict(asked)}
     found = {"probabilities": pipeline.predict_proba(asked)}
@@ -196,7 +196,7 @@ def test_characters_are_those_of_the_package() -> None:
 
 
 def nfkc() -> dict[str, str]:
-    """What NFKC makes of every character, and of letters with their marks, as in SentencePiece."""
+    """A map of NFKC for every character, and letters with their marks, as in SentencePiece."""
     codes = [c for c in range(1, 0x30000) if not 0xD800 <= c < 0xE000]
     made = {chr(c): unicodedata.normalize("NFKC", chr(c)) for c in codes}
     apart = {unicodedata.normalize("NFD", text): text for text in made.values()}

@@ -34,7 +34,7 @@ class World:
     current: str = ""  # answers where no way is given
     unloaded: bool = False
     muted: bool = False
-    #: Whether the last way was given by hand, while a rollout had given the same or not.
+    #: True if the last way was given by hand, while a rollout had given it or not.
     is_by_hand: bool = False
     #: A rollout: its challenger, its step, the way before it, and the builds that it judges.
     rollout: tuple[str, int, Way, dict[str, float]] | None = None

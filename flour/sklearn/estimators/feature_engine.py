@@ -270,7 +270,7 @@ def _powers(fit: Fitted, names: list[str]) -> NDArray[np.float64]:
     return np.array([powers[name] for name in names], np.float64)
 
 
-#: What is checked behind a function are numbers that have no value: the library refuses them.
+#: Numbers without a value are checked behind a function: the library refuses them.
 _FORMULAS: dict[str, Callable[[Fitted, Flow, list[str]], Flow]] = {
     "ArcsinTransformer": lambda fit, x, _: _finite(fit, x.sqrt().asin()),
     "ArcSinhTransformer": lambda fit, x, _: x.subtract([fit.loc]).divide([fit.scale]).asinh(),

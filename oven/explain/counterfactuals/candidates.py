@@ -35,7 +35,7 @@ class Range(NamedTuple):
 
 
 class Candidates:
-    """What may change: each unit, a column or a word of one, to one of its values."""
+    """Candidates of a row: each unit, a column or a word of one, with the values it may take."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Candidates:
         self.costs: Numbers = np.zeros(0)
         #: True if no other values have to be looked at; the columns of which there are others.
         self.whole, self.loose = True, set[str]()
-        #: Whether lines have candidates between their ends.
+        #: True if lines have candidates between their ends.
         self.corners = False
 
     def _is_number(self, name: str) -> bool:

@@ -52,7 +52,7 @@ class Wanted:
         )
 
     def met(self, outputs: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Whether each row has the wanted answer."""
+        """A mask of the rows that have the wanted answer."""
         held = outputs[self.output]
         if self.is_label:
             return np.asarray(held == self.want) & np.ones(len(held), bool)

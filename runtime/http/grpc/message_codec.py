@@ -165,7 +165,7 @@ class MessageCodec(ModelCodec):
             fits = message.datatype == self.quick_type and message.shape == self._shape
             body = request.body
             row = fits and list(self._row.unpack_from(body, len(body) - self._row.size))
-            # What is not finite is for the usual way to judge.
+            # Numbers that are not finite are for the usual way to judge.
             return (row_batch(row), None) if row and isfinite(sum(row)) else None
         inputs = message.inputs
         if len(inputs) != 1 or message.parameters or message.outputs:

@@ -148,7 +148,7 @@ def test_rows_that_cannot_be_read(pretzel: Pretzel, form: str, wrong: dict[int, 
 
 
 def test_nothing_private_is_told(pretzel: Pretzel, place: Path) -> None:
-    """What one version of a name hides, the others hide, too."""
+    """Columns that one version of a name hides are hidden by the others, too."""
     for version in ("1", "2"):
         folder = place / "models" / "m" / version
         folder.mkdir(parents=True)

@@ -19,7 +19,7 @@ OPENED = frame(FrameKind.WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30))
 
 
 class Frame(NamedTuple):
-    """What the server said."""
+    """The words of the server."""
 
     kind: int
     flags: int

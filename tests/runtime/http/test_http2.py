@@ -147,7 +147,7 @@ def test_requests_of_one_connection_overtake_each_other(house: House) -> None:
 # --- bounds --------------------------------------------------------------------------------------
 
 OPEN = frame(FrameKind.HEADERS, FrameFlag.END_HEADERS, 1, POST)
-#: What a client says, and the error that it gets.
+#: Frames of a client, and the error that it gets.
 HOSTILE: dict[str, tuple[bytes, int]] = {
     "a stream with an even number": (frame(FrameKind.HEADERS, 4, 2, GET), Fault.PROTOCOL),
     "data of no stream": (frame(FrameKind.DATA, 0, 1, b"x"), Fault.PROTOCOL),

@@ -102,7 +102,7 @@ def test_the_body_of_what_is_refused_is_dropped_and_the_connection_goes_on(size:
 def test_the_body_of_what_is_refused_inside_TLS_is_dropped_as_well(  # noqa: N802 (its name)
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What lies in the socket are records, which may begin with the next request."""
+    """Bytes in the socket are records, which may begin with the next request."""
     authority = Authority(tmp_path)
     certificate, key = authority.server()
     head = b"POST /v2/models/iris/infer HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n"

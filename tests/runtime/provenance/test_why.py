@@ -403,7 +403,7 @@ def test_a_full_disk_is_said_once_and_answers_go_on(
 def test_a_full_disk_ends_an_erasure_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be written anew stays as it was, under the ids that it had."""
+    """Lines that cannot be written anew stay as they were, under their ids."""
     with Runtime(executors=1) as runtime:
         runtime.register("m", text_scored(2.0), background=False)
         keeper = runtime.keep("m", tmp_path, subject="customer")
