@@ -1,8 +1,8 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
 `python -m bench attribution`, `bulk`, `cluster`, `cold`, `engines`, `everywhere`, `export`,
-`graphs`, `grpc`, `homes`, `overload`, `parity`, `placement`, `provenance`, `experiments` and
-`watch` are tables of goals by themselves.
+`graphs`, `grpc`, `homes`, `loop`, `machines`, `overload`, `parity`, `placement`, `provenance`,
+`experiments`, `streams`, `training` and `watch` are tables of goals by themselves.
 """
 
 from __future__ import annotations
@@ -30,9 +30,13 @@ from bench.experiments import (
     graphs,
     grpc,
     homes,
+    loop,
+    machines,
     parity,
     placement,
     provenance,
+    streams,
+    training,
     watch,
     watch_tables,
 )
@@ -53,9 +57,12 @@ GOALS = {
     "export": exports,
     "grpc": grpc,
     "homes": homes,
+    "machines": machines,
     "parity": parity,
     "placement": placement,
     "provenance": provenance,
+    "streams": streams,
+    "training": training,
     "watch": watch,
 }
 #: Contestants of the short run: they need nothing but the checkout's own environment.
@@ -94,8 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(compared(*map(results.read, runs)))
     elif asked.command in GOALS:
         return printed(GOALS[asked.command].measured())
-    elif asked.command == "watch-tables":
-        return printed(watch_tables.measured(asked.folder))
+    elif hasattr(asked, "folder"):
+        return printed((loop if asked.command == "loop" else watch_tables).measured(asked.folder))
     elif asked.command == "everywhere":
         return printed(everywhere.measured(asked.parts))
     elif asked.command == "cold":
@@ -130,6 +137,8 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--no-report", action="store_true")
     for name, experiment in GOALS.items():
         commands.add_parser(name, help=experiment.QUESTION)
+    whole = commands.add_parser("loop", help=loop.QUESTION)
+    whole.add_argument("folder", nargs="?", type=Path, help="of CSV files, for examples/retraining")
     real = commands.add_parser("watch-tables", help=watch_tables.QUESTION)
     real.add_argument("folder", type=Path, help="of CSV files")
     lesser = commands.add_parser("everywhere", help=everywhere.QUESTION)

@@ -58,6 +58,9 @@ ENVIRONMENTS = {
         ("bentoml", "scikit-learn==1.9.*", "uvloop", "httptools"), "pins its own web framework"
     ),
     "ray": Environment(("ray[serve]", "scikit-learn==1.9.*"), "brings a cluster along"),
+    "faststream": Environment(
+        ("faststream[redis]", "hiredis", "scikit-learn==1.9.*"), "only a contestant needs it"
+    ),
     "grpcio": Environment(("grpcio",), "only a contestant needs it"),
     "litserve": Environment(("litserve", "scikit-learn==1.9.*"), "pins its own web framework"),
 }

@@ -48,8 +48,7 @@ class Histogram:
         for bucket, count in sorted(self.counts.items()):
             seen += count
             if seen >= wanted:
-                middle = math.exp((bucket + 0.5) * _STEP)
-                return min(max(middle, self.least), self.most)
+                return min(max(math.exp((bucket + 0.5) * _STEP), self.least), self.most)
         return math.nan
 
     @property

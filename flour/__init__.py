@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from flour.language.graphs import ensemble, fetch, first_match, model, plan, repeat, switch
     from flour.language.remote import call
     from flour.language.show_html import show
+    from flour.language.until_sure import until_sure
     from flour.onnx import from_onnx
     from flour.onnx.export.writer import to_onnx
     from flour.sklearn.importer import from_sklearn
@@ -87,6 +88,7 @@ __all__ = [
     "text",
     "to_onnx",
     "tokens",
+    "until_sure",
     "vector",
     "where",
 ]
@@ -123,6 +125,7 @@ _LATER = {
     ),
     "show": "flour.language.show_html",
     "to_onnx": "flour.onnx.export.writer",
+    "until_sure": "flour.language.until_sure",
 }
 
 

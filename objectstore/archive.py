@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,12 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 COPIED_BYTES = 64 << 10
 """Arrays of fewer bytes are copied out of a file: reading a page makes the kernel map this many
 bytes around it, most of which would belong to other arrays."""
+
+APART_BYTES = 1 << 10
+"""Copies of smaller arrays are not shared: an entry of each takes as much memory as it saves."""
+
+_COPIES: WeakValueDictionary[str, NDArray[np.generic]] = WeakValueDictionary()
+"""Arrays that `copied` has made, by the digests that their files state."""
 
 MAX_DEPTH = 64
 """Deepest nesting of lists and objects in a manifest: bounds the stack of readers."""
@@ -84,8 +91,8 @@ def manifest_bytes(manifest: Mapping[str, object]) -> bytes:
 class Archive(Closing):
     """An open container. Arrays stay valid after `close`, as long as they are referenced."""
 
-    def __init__(self, buffer: NDArray[np.uint8], where: str, *, verify: bool = True) -> None:
-        self._buffer: NDArray[np.uint8] | None = buffer
+    def __init__(self, buffer: layout.Container, where: str, *, verify: bool = True) -> None:
+        self._buffer: layout.Container | None = buffer
         self._where = where
         self._verify = verify
         self._contents = layout.decode(buffer, where)
@@ -163,13 +170,13 @@ class Archive(Closing):
     def __repr__(self) -> str:
         return f"Archive({self._where!r}, {len(self.digests())} parameters)"
 
-    def _open_buffer(self) -> NDArray[np.uint8]:
+    def _open_buffer(self) -> layout.Container:
         if self._buffer is None:
             raise StoreClosed("this container was closed", where=self._where)
         return self._buffer
 
     def _blob(
-        self, buffer: NDArray[np.uint8], record: layout.ArrayRecord, *, preferred: bool
+        self, buffer: layout.Container, record: layout.ArrayRecord, *, preferred: bool
     ) -> Blob:
         array = layout.payload(buffer, record)
         if self._verify and record.digest not in self._verified:
@@ -206,7 +213,36 @@ def opened(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
         ) from error
 
 
-def array_at(buffer: NDArray[np.uint8], record: layout.ArrayRecord, where: str) -> Blob:
+def copied(buffer: NDArray[np.uint8], where: str) -> layout.Container:
+    """A container in memory, whatever becomes of its file; equal arrays are there once."""
+    head = layout.head(buffer)
+    if head is None or len(buffer) < COPIED_BYTES:
+        return frozen(buffer)
+    made = layout.Copied(frozen_bytes(head), len(buffer))
+    for record in layout.decode(made, where).arrays.values():
+        made.arrays[record.digest] = _in_memory(layout.payload(buffer, record), record.digest)
+    return made
+
+
+def _in_memory(array: NDArray[np.generic], digest: str) -> NDArray[np.generic]:
+    """The live array of this digest, an equal copy, or a new one."""
+    if array.nbytes < APART_BYTES:
+        return frozen(array)
+    live, known = Blob.live(digest), _COPIES.get(digest)
+    if live is not None:
+        return live.array
+    # Nothing is verified yet: a file that states a wrong digest must not harm another one.
+    if (
+        known is not None
+        and (known.dtype, known.shape) == (array.dtype, array.shape)
+        and np.array_equal(known.reshape(-1).view(np.uint8), array.reshape(-1).view(np.uint8))
+    ):
+        return known
+    _COPIES[digest] = made = frozen(array)
+    return made
+
+
+def array_at(buffer: layout.Container, record: layout.ArrayRecord, where: str) -> Blob:
     """An array by its record: the live one of its digest, else read from the file and verified.
 
     An array is a copy if it is small, or not aligned as its numbers have to be.
@@ -215,7 +251,8 @@ def array_at(buffer: NDArray[np.uint8], record: layout.ArrayRecord, where: str) 
     if live is not None:
         return live
     array = layout.payload(buffer, record)
-    if record.nbytes < COPIED_BYTES or not array.flags.aligned:
+    shared = isinstance(buffer, layout.Copied)
+    if not shared and (record.nbytes < COPIED_BYTES or not array.flags.aligned):
         array = frozen(array)
     _check(array, record, where)
     return Blob.view(array, record.digest)

@@ -8,13 +8,20 @@ written, without relying on process numbers or clocks.
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import IO
 
 from objectstore import system
 
+log = logging.getLogger("pretzel.objectstore")
+_say_once = cache(log.warning)
 Chunk = bytes | memoryview
 """Bytes to write."""
 
@@ -23,6 +30,12 @@ _SUFFIX = ".tmp"
 
 # A sweep may take a temporary file in the instant between its creation and its lock.
 _ATTEMPTS = 5
+#: Seconds between looks at a lock that another process has.
+_LOOK_SECONDS = 0.02
+#: Seconds after which a lock that is waited for is told.
+TELL_SECONDS = 5.0
+#: Errors of folders in which no file can be locked.
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 def write_file(path: Path, chunks: Sequence[Chunk], *, durable: bool = True) -> None:
@@ -57,13 +70,48 @@ def make_directory(path: Path, *, durable: bool = True) -> None:
             system.sync_directory(path.parent)
 
 
+@contextmanager
+def locked(path: Path, seconds: float) -> Iterator[bool]:
+    """Hold the lock of a file, which is made; False if another process has it for so long.
+
+    The kernel unlocks the files of a process that ends, and of all that it forked. In a folder
+    without locks, nothing is waited for.
+    """
+    start, mine, tells = time.monotonic(), False, True
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        while not mine and (waited := time.monotonic() - start) < seconds:
+            try:
+                _lock(file, path.parent, wait=False)
+                mine = True
+            except BlockingIOError:
+                if tells and waited >= TELL_SECONDS:
+                    log.warning("%s is locked by another process: waiting for it", path)
+                    tells = False
+                time.sleep(_LOOK_SECONDS)
+        yield mine
+
+
+def _lock(file: int | IO[bytes], folder: Path, *, wait: bool = True) -> bool:
+    """Lock a file; False, said once, where the folder has no locks."""
+    try:
+        system.lock(file, wait=wait)
+    except OSError as problem:
+        if problem.errno not in _NO_LOCKS:
+            raise
+        _say_once("%s has no locks: processes that write there at once do not wait", folder)
+        return False
+    return True
+
+
 def unwritable(directory: Path) -> str:
     """Why no file can be written in a directory, which is made if it is not there; else empty."""
     from tempfile import TemporaryFile  # most programs write no such directory
 
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=directory).close()
+        with TemporaryFile(dir=directory, buffering=0) as file:
+            file.write(bytes(4096))  # a full disk still has room for a name
     except OSError as problem:
         return problem.strerror or type(problem).__name__
     return ""
@@ -74,7 +122,7 @@ def _try_to_write(path: Path, chunks: Sequence[Chunk], *, durable: bool) -> bool
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.BINARY
     with os.fdopen(os.open(temporary, flags, 0o666), "wb", buffering=0) as file:
         try:
-            system.lock(file)
+            _lock(file, path.parent)
             for chunk in chunks:
                 rest = memoryview(chunk)
                 while rest:  # one call may write fewer bytes (at most 2 GiB on Linux)
@@ -109,8 +157,10 @@ def _removed_leftover(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        system.lock(descriptor, wait=False)
+        is_left = _lock(descriptor, path.parent, wait=False)
     except BlockingIOError:
+        is_left = False
+    if not is_left:
         os.close(descriptor)
         return False
     there = bool(os.fstat(descriptor).st_nlink)

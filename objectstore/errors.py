@@ -21,6 +21,9 @@ LONGEST = 2000
 class Explained(Exception):
     """An error in four parts: what went wrong, where, what was found there, what to try next."""
 
+    #: The hint of errors that have none of their own.
+    usual_hint: str | None = None
+
     def __init__(
         self,
         what: str,
@@ -29,7 +32,7 @@ class Explained(Exception):
         found: str | None = None,
         hint: str | None = None,
     ) -> None:
-        self.what, self.where, self.found, self.hint = what, where, found, hint
+        self.what, self.where, self.found, self.hint = what, where, found, hint or self.usual_hint
         super().__init__(what)
 
     def __str__(self) -> str:
@@ -68,15 +71,7 @@ class DamagedBlob(StoreError):
 class ArchiveError(StoreError):
     """A one-file container is corrupted, hostile, or written by another version."""
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        where: str | None = None,
-        found: str | None = None,
-        hint: str = "the file is damaged, or of another kind: copy it, or save it, again",
-    ) -> None:
-        super().__init__(what, where=where, found=found, hint=hint)
+    usual_hint = "the file is damaged, or of another kind: copy it, or save it, again"
 
 
 class StoreClosed(StoreError):

@@ -20,7 +20,7 @@ import math
 import struct
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -82,6 +82,27 @@ class ContainerContents(NamedTuple):
     manifest: bytes
 
 
+class Copied:
+    """A container in memory: the bytes before its payloads, and each array by itself."""
+
+    __slots__ = ("_head", "_size", "arrays")
+
+    def __init__(self, head: NDArray[np.uint8], size: int) -> None:
+        self._head, self._size = head, size
+        #: By digest; none of them is verified.
+        self.arrays: dict[str, NDArray[np.generic]] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> NDArray[np.uint8]:
+        return self._head[part]
+
+
+Container: TypeAlias = "NDArray[np.uint8] | Copied"
+"""The bytes of a container, mapped or in memory."""
+
+
 def encode(manifest: bytes, parameters: Iterable[Parameter]) -> list[Chunk]:
     """The bytes of a container as a list of chunks; arrays are not copied."""
     named = {parameter.digest: parameter for parameter in parameters}
@@ -107,7 +128,7 @@ def encode(manifest: bytes, parameters: Iterable[Parameter]) -> list[Chunk]:
     return chunks
 
 
-def decode(buffer: NDArray[np.uint8], where: str) -> ContainerContents:
+def decode(buffer: Container, where: str) -> ContainerContents:
     """The checked contents of a container; `ArchiveError` if anything is wrong with it."""
     arrays, tables, manifest = _decode_header(buffer, where)
     start = _HEADER.size
@@ -125,7 +146,7 @@ def decode(buffer: NDArray[np.uint8], where: str) -> ContainerContents:
     )
 
 
-def head(buffer: NDArray[np.uint8]) -> bytes | None:
+def head(buffer: Container) -> bytes | None:
     """The bytes before the payloads; None if this cannot be a container of this length.
 
     The seal is included but not checked: it serves for comparing with the bytes of a checked file.
@@ -140,8 +161,10 @@ def head(buffer: NDArray[np.uint8]) -> bytes | None:
     return buffer[:end].tobytes() if end <= size else None
 
 
-def payload(buffer: NDArray[np.uint8], record: ArrayRecord) -> NDArray[np.generic]:
+def payload(buffer: Container, record: ArrayRecord) -> NDArray[np.generic]:
     """An array of a decoded container, as a view."""
+    if isinstance(buffer, Copied):
+        return buffer.arrays[record.digest]
     part = buffer[record.offset : record.offset + record.nbytes]
     return part.view(DTYPES[record.dtype]).reshape(record.shape)
 
@@ -197,7 +220,7 @@ def _check_limits(manifest: int, arrays: int, tables: int) -> None:
         )
 
 
-def _decode_header(buffer: NDArray[np.uint8], where: str) -> tuple[int, int, int]:
+def _decode_header(buffer: Container, where: str) -> tuple[int, int, int]:
     """The number of arrays and tables and the length of the manifest."""
     raw = buffer[: _HEADER.size].tobytes()
     _check_magic(raw, where)
@@ -239,7 +262,7 @@ def _check_magic(raw: bytes, where: str) -> None:
     )
 
 
-def _check_seal(buffer: NDArray[np.uint8], end: int, manifest: int, where: str) -> None:
+def _check_seal(buffer: Container, end: int, manifest: int, where: str) -> None:
     header = bytearray(buffer[: _HEADER.size].tobytes())
     stated = header[_SEAL].hex()
     header[_SEAL] = bytes(DIGEST_BYTES)

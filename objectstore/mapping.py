@@ -70,13 +70,13 @@ def frozen(array: NDArray[np.generic]) -> NDArray[Any]:
     return only_read(memory.ctypes.data, array.dtype, array.shape, memory.base)
 
 
-def release(buffer: NDArray[np.uint8]) -> None:
+def release(buffer: object) -> None:
     """Let the kernel reclaim the pages of a file that `read_only` has mapped.
 
     Only the resident size of the process changes: reading a page again costs a fault. Memory that
     is not a mapping is left alone.
     """
-    address = buffer.ctypes.data
+    address = buffer.ctypes.data if isinstance(buffer, np.ndarray) else 0
     mapping = _mappings.get(address)
     if mapping is not None:
         _advise(address, mapping.size, _MADV_DONTNEED)

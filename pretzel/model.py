@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import oven
 from flour.core.errors import FlourError, ImportRefused, NotRectangular, TypeMismatch
 from flour.core.types import Record, Vector
 from flour.data.batch import Batch, row_count
+from flour.data.frames import frame_columns, has_integers
 from flour.language.flow import Flow, outputs
 from flour.ops.reduce import ArgMax
 from flour.ops.require import OnMissing, refuses, without_checks
@@ -20,13 +22,17 @@ from flour.pickles.standins import StandIn
 from oven import Plan
 from oven.entry.array_call import FixedLabels, open_array_call
 from oven.entry.array_entry import Call
+from oven.plans.saved import derived
 from pretzel.original import Original, opened
 from runtime.errors import NotOffered
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from oven.export import Exported, Form
     from oven.plans.attribution import Attribution
     from oven.plans.counterfactual import Counterfactual
+    from runtime.shortcut import Shortcut
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
 _FACTS = ("classes_", "feature_names_in_", "n_features_in_", "n_outputs_", "outputs_2d_")
@@ -50,7 +56,8 @@ def compile(  # noqa: A001 (the name people expect: pretzel.compile)
     `source` is a fitted estimator, a booster, an ONNX model, a program, a plan, or the path of a
     file of one of these. A pickle is read as data: nothing of it is run. `sample` (a few rows)
     settles the input's columns and dtypes. With `verify`, these rows are replayed on the original,
-    and a mismatch is refused; they are the sample if one is needed and not given. With
+    and a mismatch is refused; they are the sample if one is needed and not given, and columns of
+    integers stay whole in `counterfactual`. With
     `allow_python`, steps without native code are called as Python. Of a pickle, both need
     `trust_pickle`, with which it is unpickled: this runs code of its author. Rows with NaN or
     infinity are refused as the original does; with `on_missing="answer"` they are computed. With
@@ -86,7 +93,16 @@ def compile(  # noqa: A001 (the name people expect: pretzel.compile)
         original.verify(model.plan, verify)
         if original.estimator is not None and hasattr(model, "predict_log_proba"):
             original.verify(model.parts["predict_log_proba"], verify)
+        _note_whole(model.plan, verify)
     return model
+
+
+def _note_whole(plan: Plan, rows: object) -> None:
+    """Note the columns of integers of a frame, which minimal changes keep whole."""
+    columns = (frame_columns(rows) or {}).items()
+    whole = [name for name, each in columns if has_integers(each)]
+    if whole and not plan.training():
+        plan.training = lambda: {"columns": {name: {"whole": True} for name in whole}}
 
 
 def load(path: str | Path, *, allow_python: bool = False) -> Model:
@@ -94,7 +110,8 @@ def load(path: str | Path, *, allow_python: bool = False) -> Model:
 
     >>> model = pretzel.load("churn.pretzel")
 
-    Labels that are texts come as objects: the estimator's own array type is not in the file.
+    Equal arrays of files are in memory once, and a method's code is made ready when it is first
+    used. Labels that are texts come as objects: the estimator's own array type is not in the file.
     A model with Python steps wants `allow_python`: their modules are imported, which runs code.
     A file of more than 64 MiB stays mapped: rename another one over it, never write into it.
     """
@@ -126,7 +143,7 @@ class Offered:
             return self
         if self.method in owner.missing:
             raise NotOffered(f"the estimator has no {self.method}")
-        if self.late and owner.offer(self):
+        if owner.offer(self):
             return vars(owner)[self.method]
         raise NotOffered(
             f"this program has no {' or '.join(self.names)}", found=", ".join(owner.outputs)
@@ -151,7 +168,7 @@ class Model:
         logarithms: Callable[[], Flow] | None = None,
         library: str = "",
     ) -> None:
-        self.plan, self.flow, self._library = plan, plan.flow, library
+        self.plan, self._library = plan, library
         self.outputs = tuple(plan.outputs)
         self._facts = {
             name: getattr(estimator, name) for name in _FACTS if hasattr(estimator, name)
@@ -167,13 +184,24 @@ class Model:
         #: The plans of methods, or of the outputs that they have in common.
         self.parts: dict[str, Plan] = {}
         #: The program of predict_log_proba.
-        self.logarithms = logarithms or (lambda: _logarithms(self.flow))
+        self.logarithms = logarithms or (lambda: _logarithms(plan.flow))
         kinds = list(plan.inputs.values())
         # Training libraries want at least one row of numbers, XGBoost does not; texts may be none.
         numbers = isinstance(kinds[0], Vector | Record)
         self._wants_rows = estimator is not None and library != "xgboost" and numbers
+        # Of a file whose code is there, each method is made when it is first asked for.
+        if plan.source is None or not plan.ready:
+            self._offer_all()
+
+    @property
+    def flow(self) -> Flow:
+        """The program as it was written."""
+        return self.plan.flow
+
+    def _offer_all(self) -> None:
         for name, method in vars(Model).items():
-            if isinstance(method, Offered) and name not in self.missing and not method.late:
+            here = name in vars(self) or name in self.missing
+            if isinstance(method, Offered) and not here and not method.late:
                 self.offer(method)
 
     def offer(self, method: Offered) -> bool:
@@ -187,16 +215,20 @@ class Model:
         key = method.method if method.late else name
         if key not in self.parts:
             alone = name == "probabilities_0" or len(self.outputs) == 1
-            part = self.logarithms() if method.late else self.flow[name]
-            part = part if labels is None else part.input(0)
+            plan, logarithms = self.plan, self.logarithms if method.late else None
+
+            def part() -> Flow:
+                whole = plan.flow[name] if logarithms is None else logarithms()
+                return whole if labels is None else whole.input(0)
+
             bakes = labels is not None or method.late or not alone
-            self.parts[key] = oven.bake(part, exact=self.plan.exact) if bakes else self.plan
+            self.parts[key] = derived(plan, key, part) if bakes else plan
         answer = EstimatorMethod(self.parts[key], wants_rows=self._wants_rows)
         # CatBoost's labels are a column where the loss is one of several classes.
-        below = self.flow[name].node.inputs if name == "label" else ()
-        answer.column = self._library == "catboost" and any(
-            isinstance(node.op, ArgMax) for node in below
-        )
+        answer.column = self._library == "catboost" and name == "label"
+        if answer.column:
+            below = self.flow[name].node.inputs
+            answer.column = any(isinstance(node.op, ArgMax) for node in below)
         if labels is not None:
             answer.converted = labels
         else:
@@ -207,6 +239,7 @@ class Model:
 
     def wait(self) -> Model:
         """This model, as soon as the machine code of all methods is there."""
+        self._offer_all()
         for plan in (self.plan, *self.parts.values()):
             plan.wait()
         return self
@@ -246,16 +279,49 @@ class Model:
         free: Sequence[str] | None = None,
         within: Mapping[str, Any] | None = None,
         most: int = 3,
+        seconds: float = math.inf,
     ) -> Counterfactual:
         """The smallest change of a row after which the model answers `want`.
 
         `want` is a label, or a pair (low, high) for a number. Only `free` columns change (all,
         unless they are named), `within` bounds: a pair for numbers, a list for categories and for
-        the words that may replace a document's. At most `most` columns change, or words.
+        the words that may replace a document's. At most `most` columns change, or words. The search
+        ends after `seconds`.
         """
         from oven.explain import counterfactual
 
-        return counterfactual(self.plan, row, want=want, free=free, within=within, most=most)
+        return counterfactual(
+            self.plan, row, want=want, free=free, within=within, most=most, seconds=seconds
+        )
+
+    def conformal(self, rows: object, truth: ArrayLike, *, coverage: float = 0.9) -> Model:
+        """A model that also says how far the truth may be: split-conformal prediction.
+
+        >>> careful = model.conformal(X_held_out, y_held_out, coverage=0.95)
+        >>> careful.run(X)["upper"]
+
+        Regressors answer `lower` and `upper`, classifiers a `set`: for each class if it is in it.
+        Of new rows like these, which were not trained on, at least `coverage` have their truth
+        inside, on average.
+        """
+        from pretzel.conformal import conformal_flow
+
+        flow = conformal_flow(self.plan, rows, truth, coverage)
+        return Model(oven.bake(flow, exact=self.plan.exact))
+
+    def shortcut(self, rows: object, *, loss: float = 0.001, confidence: float = 0.95) -> Shortcut:
+        """A cascade: a cheap part of the model answers where it is sure, the model all other rows.
+
+        >>> shortcut = model.shortcut(X)
+        >>> runtime.register("churn", shortcut.graph)
+
+        With this confidence, labels differ from the model's on at most a share of `loss` of rows
+        like these, which should not be those that it was trained on. Where no part is sure of
+        enough rows, the error says what was tried.
+        """
+        from runtime.shortcut import shortcut
+
+        return shortcut(self.plan, rows, loss=loss, confidence=confidence)
 
     def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
         """The program at a stage of its way to machine code, as text or a page of HTML.
@@ -294,7 +360,7 @@ class Model:
         >>> model.export("out", to="npm", name="churn", rows=X[:100])
 
         The artefact has these `outputs`, and is written once it has answered the `rows` (or made-up
-        ones) with the right bits: see `oven.export`, which has other processors, too.
+        ones) with the right bits. `from oven.export import export` is for other processors, too.
         """
         from oven.export import export
 

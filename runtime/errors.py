@@ -6,11 +6,15 @@
     ├── InService         this version answers the endpoint's requests and cannot be taken out
     │   └── InUse         a graph or a route names it
     ├── BadRegistration   what was to be registered cannot be (also a TypeError)
+    │   └── NotWritten    the disk does not take what has to be written down first
     ├── BadCall           a call asks for something that cannot be (also a ValueError)
+    │   └── EditedFile    a file that was edited, and is not followed, would be written over
     ├── LostPlan          a plan that was dropped for memory cannot be brought back
     ├── RuntimeClosed     the runtime was closed before this call
     ├── NodeFailed        a node of a graph has no answer, and nothing to go on with
     ├── NotOffered        the program has no such output (also an AttributeError)
+    ├── BadRecipe         a recipe of a training cannot be run as it is written
+    ├── TrainingFailed    a training has no model to serve, or one of its processes has ended
     ├── ClusterError      a network of nodes, or a group of coded requests, that cannot be
     │   └── RefusedRows   a replica does not answer these rows, nor would another (an InputError)
     ├── WorkersError      something is wrong with the processes that serve a port
@@ -54,8 +58,24 @@ class BadCall(FlourError, ValueError):
     """A call asks for an engine, an output or a time that cannot be."""
 
 
+class NotWritten(BadRegistration):
+    """A change does not count, as the disk does not take what has to be written down first."""
+
+
+class EditedFile(BadCall):
+    """A change would be written over a file that was edited and is not followed."""
+
+
 class LostPlan(FlourError):
     """A plan that was dropped for memory cannot be brought back."""
+
+
+class BadRecipe(FlourError):
+    """A recipe of a training cannot be run as it is written, or with these settings."""
+
+
+class TrainingFailed(FlourError):
+    """A training has no model to serve, or one of its processes has ended."""
 
 
 class RuntimeClosed(FlourError):

@@ -32,7 +32,7 @@ from runtime.errors import BadRegistration, UnknownEndpoint
 from runtime.routing.route import Route, addressed
 from runtime.service import batches
 from runtime.service.answerers import NOBODY, Asked, InferCall
-from runtime.service.call import NONBLOCKING, PLAIN, Call
+from runtime.service.call import NONBLOCKING, PLAIN, Call, named_outputs
 from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
 from runtime.service.direct import Direct
@@ -291,9 +291,8 @@ class Runtime:
         if version is None:
             asked = NOBODY if headers is None and not tenant else Asked(headers or {}, tenant)
             version, stack, _ = self._open(name, data, asked.headers, tenant)
-            if outputs is not None:
-                outputs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
-            told = (version, data, outputs, timeout, priority, engine, True, asked)
+            names = named_outputs(outputs, version.outputs, version.owner)
+            told = (version, data, names, timeout, priority, engine, True, asked)
             answers: Answers = stack.answer(tuple.__new__(InferCall, told)).result()
             return answers
         call = PLAIN
@@ -316,9 +315,8 @@ class Runtime:
         """A future by the stack of an endpoint whose name is not in the table."""
         asked = NOBODY if headers is None and not tenant else Asked(headers or {}, tenant)
         version, stack, _ = self._open(name, data, asked.headers, tenant)
-        if outputs is not None:
-            outputs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
-        return stack.answer(InferCall(version, data, outputs, *options, False, asked))
+        names = named_outputs(outputs, version.outputs, version.owner)
+        return stack.answer(InferCall(version, data, names, *options, False, asked))
 
     def submit(  # noqa: PLR0913 (each has a default)
         self,

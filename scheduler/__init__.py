@@ -19,14 +19,13 @@ from scheduler.errors import (
     SchedulerError,
     WaitsForItself,
 )
-from scheduler.executor_thread import is_executor
 from scheduler.inline import InlineEngine, InlineStats
 from scheduler.job import Job, Stage, Stages, split
 from scheduler.policy import Ask, Decision, Engine, Load, Settings, choose
 from scheduler.pool import Pool, PoolStats, QueueStats, cores
 from scheduler.queues import QueueRules
 from scheduler.stats import Histogram, Latency
-from scheduler.ticket import Awaited, State, Ticket, Timing
+from scheduler.ticket import Awaited, State, Ticket, Timing, is_executor
 
 __all__ = [
     "Ask",

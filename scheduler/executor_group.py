@@ -21,11 +21,10 @@ from scheduler.clock import Clock, Timekeeper
 from scheduler.costs import CostModel
 from scheduler.dispatch import Dispatcher
 from scheduler.errors import NoThread
-from scheduler.executor_thread import ExecutorThread, is_executor
 from scheduler.job import Job
 from scheduler.queues import NOTHING, Effects, QueueRules, Slot
 from scheduler.running import Run, RunningChunk, RunningJob
-from scheduler.ticket import Ticket, Timing
+from scheduler.ticket import ExecutorThread, Ticket, Timing, is_executor
 
 
 class Executor:

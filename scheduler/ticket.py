@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import enum
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
 from scheduler.errors import WaitsForItself
-from scheduler.executor_thread import is_executor
 from scheduler.running import RunningJob
+
+
+class ExecutorThread(threading.Thread):
+    """A thread that belongs to a pool. A daemon, so that a stage cannot keep a process alive."""
+
+
+def is_executor() -> bool:
+    """True if the calling thread is an executor, of any pool: it waits for no other's work."""
+    return isinstance(threading.current_thread(), ExecutorThread)
 
 
 class State(enum.Enum):

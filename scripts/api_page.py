@@ -16,7 +16,7 @@ PACKAGES = ("flour", "objectstore", "oven", "pretzel", "runtime", "scheduler")
 #: The members of large classes that users call; others are for the packages around them.
 CHOSEN = {
     "Model": "predict predict_proba predict_log_proba decision_function transform run run_arrow "
-    "attribute counterfactual explain save wait",
+    "attribute conformal counterfactual explain export save shortcut wait",
     "Plan": "run run_arrow entry column_entry save wait ready seconds_left when_ready tier flow "
     "optimised stages outputs digest parameters",
     "Server": "url port start serve_forever stop",
@@ -47,6 +47,7 @@ def _sections() -> Iterator[str]:
     from oven.plans.attribution import Attribution
     from pretzel.serving import Serving
     from runtime.cluster.serving import ClusterClient
+    from runtime.feedback import Feedback
     from runtime.provenance import AnswerKeeper
     from runtime.repository import Repository
     from runtime.rollout import Rollout
@@ -74,6 +75,7 @@ def _sections() -> Iterator[str]:
         (Tap, "runtime.watch.Tap"),
         (Rollout, "runtime.rollout.Rollout"),
         (AnswerKeeper, "runtime.provenance.AnswerKeeper"),
+        (Feedback, "runtime.feedback.Feedback"),
         (ClusterClient, "runtime.cluster.serving.ClusterClient"),
     ):
         yield from described(name, kind)

@@ -252,11 +252,7 @@ def _tables(rng: np.random.Generator) -> Iterator[tuple[Any, Any]]:
 def _texts(rng: np.random.Generator) -> Iterator[tuple[Any, None]]:
     from sklearn.decomposition import TruncatedSVD
     from sklearn.ensemble import RandomForestClassifier
-    from sklearn.feature_extraction.text import (
-        CountVectorizer,
-        HashingVectorizer,
-        TfidfVectorizer,
-    )
+    from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.naive_bayes import MultinomialNB
     from sklearn.pipeline import make_pipeline

@@ -35,7 +35,7 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(131_850, 100_000),
+    "product: lines": Bound(136_150, 100_000),
     "circles of imports": Bound(10, 0),
     "largest circle: files": Bound(6, 6),
     "oven: rooms": Bound(11, 11),
@@ -52,7 +52,7 @@ BOUNDS = {
     "functions without annotations": Bound(0, 0),
     "class names with two meanings": Bound(0, 0),
     "Plan: public methods": Bound(12, 12),
-    "parameters: bare Any": Bound(281, 100),
+    "parameters: bare Any": Bound(280, 100),
     "Runtime: public methods": Bound(20, 20),
     "tests: private reaches": Bound(0, 0),
     "request: files": Bound(10, 6),
@@ -64,7 +64,7 @@ BOUNDS = {
     "import: files": Bound(30, 24),
     "import: rooms": Bound(6, 6),
     "import: most entries into a file": Bound(85, 8),
-    "tests: lines": Bound(98_950, 64_000),
+    "tests: lines": Bound(105_500, 64_000),
     "last scripts/test: minutes": Bound(10, 6),
 }
 
@@ -130,8 +130,7 @@ def _of_class(path: Path, name: str) -> dict[str, float]:
         for each in found.body
         if isinstance(each, Function)
     }
-    count = sum(not each.startswith("_") for each in methods)
-    return {f"{name}: public methods": count}
+    return {f"{name}: public methods": sum(not each.startswith("_") for each in methods)}
 
 
 def _of_runtime(path: Path) -> dict[str, float]:

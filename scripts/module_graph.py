@@ -98,11 +98,7 @@ def _visit(
 
 
 def _enter(
-    name: str,
-    graph: Graph,
-    numbers: dict[str, int],
-    lowest: dict[str, int],
-    stack: list[str],
+    name: str, graph: Graph, numbers: dict[str, int], lowest: dict[str, int], stack: list[str]
 ) -> Iterator[str]:
     numbers[name] = lowest[name] = len(numbers)
     stack.append(name)

@@ -15,15 +15,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.flour.versions.compare import (  # noqa: E402 (the checkout comes first)
-    FOLDER,
-    REFUSED,
-    RIGHT,
-    SAMPLED,
-    WRONG,
-    Archive,
-    packed,
-)
+from tests.flour.versions.compare import FOLDER, REFUSED, RIGHT, SAMPLED, WRONG, Archive, packed  # noqa: E402 (the checkout comes first)
 
 PLACE = Path(os.environ.get("OLD_MODELS", ROOT / ".cache" / "old-models"))
 

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from unicode_tables import write
+
 from flour.strings import subword_characters, unicode_tables
 
 #: Every character that is no half of a pair of UTF-16.
@@ -177,7 +179,7 @@ def _texts(changed: dict[int, str]) -> list[NDArray[Any]]:
 def main() -> None:
     """Ask the package and write the tables."""
     place = unicode_tables.path(subword_characters.FILE)
-    unicode_tables.write(tables(), place)
+    write(tables(), place)
     print(f"{place}: {place.stat().st_size} bytes")
 
 

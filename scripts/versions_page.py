@@ -7,13 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.flour.versions.compare import (
-    REFUSED,
-    RIGHT,
-    SAMPLED,
-    Archive,
-    archives,
-)
+from tests.flour.versions.compare import REFUSED, RIGHT, SAMPLED, Archive, archives
 from tests.flour.versions.train import pipelines
 
 INTRODUCTION = """# Models of other versions

@@ -10,13 +10,11 @@ from flour.core.types import INTS, Scalar, Text, Type, Vector
 from flour.ops import (
     indexed,
     onnx_cast,
-    onnx_cut,
-    onnx_equal,
-    onnx_match,
+    onnx_text,
     pairwise,
     segments,
     text,
-    trigonometry,
+    unary,
 )
 from tests.case import LIBM, REASSOCIATES, Case, indices, rows
 
@@ -59,16 +57,16 @@ def few_texts(rng: np.random.Generator, kind: Type, count: int) -> Any:
 
 
 CASES = [
-    # --- flour/ops/onnx_cast.py
+    # --- flour/ops/onnx_text.py
     Case(onnx_cast.WriteFloats(), (Vector(3, "float32"),), native=False),
     Case(onnx_cast.WriteWhole(), (Vector(3, "int64"),), draw=whole, native=False),
-    # --- flour/ops/onnx_cut.py
-    Case(onnx_cut.CutWords((", ", "a+b?"), 2), (Text(),), native=False),
-    # --- flour/ops/onnx_equal.py
-    Case(onnx_equal.SameText(), (Vector(5, "string"), Vector(5, "string")), draw=few_texts),
-    Case(onnx_equal.SameText(), (Vector(3, "string"), Scalar("string")), draw=few_texts),
-    # --- flour/ops/onnx_match.py, flour/ops/text.py
-    Case(onnx_match.MatchesWhole(r"(?a)\w+(?: \w\w)?"), (Vector(5, "string"),), draw=few_texts),
+    # --- flour/ops/onnx_text.py
+    Case(onnx_text.CutWords((", ", "a+b?"), 2), (Text(),), native=False),
+    # --- flour/ops/pairwise.py
+    Case(pairwise.SameText(), (Vector(5, "string"), Vector(5, "string")), draw=few_texts),
+    Case(pairwise.SameText(), (Vector(3, "string"), Scalar("string")), draw=few_texts),
+    # --- flour/ops/text.py, flour/ops/text.py
+    Case(text.MatchesWhole(r"(?a)\w+(?: \w\w)?"), (Vector(5, "string"),), draw=few_texts),
     Case(text.JoinTexts(), (Text(), Text()), native=False),
     # --- flour/ops/pairwise.py
     *rows(pairwise.LargerOf(), 5, 5),
@@ -96,17 +94,17 @@ CASES = [
     *rows(pairwise.Remainder(), 5, 5),
     *ints(pairwise.PowerOf(), "int32", "int64", "uint8", "uint64"),
     *rows(pairwise.PowerOf(), 5, 5, tolerance=1e-15, why=LIBM),
-    # --- flour/ops/trigonometry.py
-    *rows(trigonometry.Asin(), 5, tolerance=1e-15, why=LIBM),
-    *rows(trigonometry.Acos(), 5, tolerance=1e-15, why=LIBM),
-    *rows(trigonometry.Atan(), 5, tolerance=1e-15, why=LIBM),
-    *rows(trigonometry.Asinh(), 5, tolerance=1e-15, why=LIBM),
-    *rows(trigonometry.Acosh(), 5, tolerance=1e-15, why=LIBM),
-    *rows(trigonometry.Atanh(), 5, tolerance=1e-15, why=LIBM),
-    *rows(trigonometry.IsInfinite(), 5),
-    *rows(trigonometry.IsInfinite(above=False), 5),
-    Case(trigonometry.Not(), (Vector(5, "bool"),)),
-    *ints(trigonometry.BitNot(), "uint8", "int64", widths=(5,)),
+    # --- flour/ops/unary.py
+    *rows(unary.Asin(), 5, tolerance=1e-15, why=LIBM),
+    *rows(unary.Acos(), 5, tolerance=1e-15, why=LIBM),
+    *rows(unary.Atan(), 5, tolerance=1e-15, why=LIBM),
+    *rows(unary.Asinh(), 5, tolerance=1e-15, why=LIBM),
+    *rows(unary.Acosh(), 5, tolerance=1e-15, why=LIBM),
+    *rows(unary.Atanh(), 5, tolerance=1e-15, why=LIBM),
+    *rows(unary.IsInfinite(), 5),
+    *rows(unary.IsInfinite(above=False), 5),
+    Case(unary.Not(), (Vector(5, "bool"),)),
+    *ints(unary.BitNot(), "uint8", "int64", widths=(5,)),
     # --- flour/ops/segments.py
     *rows(segments.SegmentSum(4), 12, tolerance=1e-15, why=REASSOCIATES, odd=False),
     *ints(segments.SegmentSum(4), "int32", "uint64", widths=(12,)),

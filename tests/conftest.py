@@ -66,11 +66,13 @@ def pytest_sessionstart() -> None:
 @pytest.fixture(autouse=True)
 def _log_as_before() -> Iterator[None]:
     """Servers configure the log of their process, and the next test reads it."""
-    log = logging.getLogger("pretzel")
-    before = log.handlers, log.propagate, log.level
+    logs = [logging.getLogger(name) for name in ("", "pretzel", "pretzel.serve")]
+    before = [([*log.handlers], log.propagate, log.level) for log in logs]
     yield
-    log.handlers, log.propagate = before[:2]
-    log.setLevel(before[2])
+    logging.captureWarnings(capture=False)
+    for log, (handlers, propagate, level) in zip(logs, before, strict=True):
+        log.handlers, log.propagate = handlers, propagate
+        log.setLevel(level)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

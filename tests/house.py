@@ -66,6 +66,19 @@ def run_python(
     return done.stdout
 
 
+def entered(call: Callable[[], object]) -> list[str]:
+    """The functions of Python's that a call enters."""
+    names: list[str] = []
+    sys.setprofile(
+        lambda frame, event, _: names.append(frame.f_code.co_name) if event == "call" else None
+    )
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return names
+
+
 def until(true: Callable[[], object], otherwise: str = "", seconds: float = 60.0) -> None:
     """Wait for what others do; it takes as long as their machine is busy, and no longer."""
     end = time.monotonic() + seconds

@@ -13,8 +13,8 @@ from flour.core.sparse import densify
 from flour.core.types import Record, Type, Vector
 from flour.language.flow import Flow
 from oven.optimise.passes import Pass
+from oven.optimise.pattern import BITS
 from oven.optimise.rewrite import RewriteTrace, trace
-from oven.optimise.rule import BITS
 from oven.optimise.rules import RULES
 from oven.optimise.summary import expression
 from tests.columns import assert_close, draw

@@ -28,6 +28,7 @@ WALL = {
     "runtime/http/watch/metrics_process.py": "the start of the process, for Prometheus",
     "runtime/http/pages/page.py": "how long the process has run, for people",
     "runtime/http/watch/tracing.py": "the moments of a span, for OpenTelemetry",
+    "runtime/feedback/folder.py": "the moment of an answer or a label, read by other processes",
     "runtime/provenance/keeping.py": "the moment of an answer, for people",
     "runtime/provenance/log.py": "the age of files, which outlive their process",
     "runtime/repository/object_storage.py": "a mark that differs at each look",
@@ -39,6 +40,7 @@ WALL = {
     "runtime/routing/comparison.py": "the moment of a pair, for people",
     "runtime/routing/history.py": "the moment of a change, for people",
     "runtime/service/routes.py": "the moment of a change, for people",
+    "runtime/training/cache.py": "the age of results, which outlive their process",
 }
 
 

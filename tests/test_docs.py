@@ -172,7 +172,7 @@ GLOSSARY = ROOT / "docs" / "explanation" / "glossary.md"
 
 def test_the_part_for_users_is_short() -> None:
     pages = [ROOT / "README.md", *WRITTEN]
-    assert sum(len(BLOCK.sub("", text_of(page)).split()) for page in pages) <= 24_000
+    assert sum(len(BLOCK.sub("", text_of(page)).split()) for page in pages) <= 25_400
 
 
 @pytest.mark.parametrize("part", ["reference", "explanation"])

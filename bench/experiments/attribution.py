@@ -75,8 +75,7 @@ def boosted(trees: int = TREES) -> tuple[Any, NDArray[np.float64]]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5000, COLUMNS))
     y = X[:, 0] * X[:, 1] + np.sin(X[:, 2]) + X[:, 3:8].sum(axis=1) + rng.normal(size=5000) / 10
-    fit = LGBMRegressor(n_estimators=trees, num_leaves=LEAVES, n_jobs=1, verbose=-1)
-    return fit.fit(X, y), X
+    return LGBMRegressor(n_estimators=trees, num_leaves=LEAVES, n_jobs=1, verbose=-1).fit(X, y), X
 
 
 def _linear() -> Iterator[Goal]:

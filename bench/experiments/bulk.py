@@ -141,8 +141,7 @@ def _databases(model: Model) -> Iterator[Goal]:
         return lambda: connection.execute(query).fetchall()
 
     def theirs(part: Any) -> Any:
-        table = part.struct.unnest().to_pandas()
-        return pl.Series(model.estimator.predict_proba(table)[:, 1])
+        return pl.Series(model.estimator.predict_proba(part.struct.unnest().to_pandas())[:, 1])
 
     struct = pl.struct(*model.rows.column_names)
     peer = struct.map_batches(theirs, pl.Float64, is_elementwise=True)

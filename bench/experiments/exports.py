@@ -2,9 +2,10 @@
 
     python -m bench export
 
-Times are of the processor, in turns, the least of many short rounds; from those of a call from
-Python, the time of a call that does nothing is taken. Compilers of trees need their environments:
-`python -m bench environments`. Ends with 1 where a goal is missed.
+Times are of the processor, in turns, the least of many short rounds; from those of a row from
+Python, the time of a row of a model that does next to nothing is taken, which is exported as well.
+Compilers of trees need their environments (`python -m bench environments`), onnxruntime-web needs
+npm once, and Chromium. Ends with 1 where a goal is missed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.crew import Absent, Member
+from bench.experiments import exports_web
 from bench.experiments.graphs import least
 from bench.goal import Goal
 from bench.machine import ROOT
@@ -108,6 +110,8 @@ def _of_model(title: str, workload: Saved, folder: Path) -> Generator[Goal, None
         if isinstance(rows, np.ndarray):
             node = _in_node(folder / "npm", rows)
             yield Goal(f"{title}: a row in node, of the so's, x", node / found.row, 2, at_most=True)
+            if title != _BIG:
+                yield from exports_web.beside(title, plan, rows, folder / "npm")
     sizes = (f"{each / 1000:,.0f} KB" for each in (found.size, found.parameters, size))
     times = (f"{1e9 * each:,.0f} ns" for each in (found.row, many.block, node))
     return _line(title, *sizes, *times).replace("nan ns", "     –")
@@ -144,9 +148,14 @@ def _library(
     width = rows.shape[1] if numbers else 1
     empty = oven.bake(flour.outputs(value=flour.vector("X", width).max()), background=False)
     entry, least_entry, none = plan.entry(), empty.entry(), np.zeros((1, width))
+    hollow = export(empty, folder / "empty", name="m", verify=False).files[0]
+    face = image.image_of(empty, "m", "1")
+    least_calls = _calls(
+        hollow, face, replay.sample_of(face, empty, np.zeros((_BLOCK + _ROWS, width)))
+    )
     ways: dict[str, Callable[[], object]] = {
         "row": lambda: [call() for call in calls[1]],
-        "nothing": lambda: [call() for call in calls[0]],
+        "nothing": lambda: [call() for call in least_calls[1]],
         "plan": lambda: [entry(row) for row in each],
         "an empty plan": lambda: [least_entry(none) for _ in each],
         "block": calls[_BLOCK][0],
@@ -162,7 +171,7 @@ def _library(
 def _calls(
     library: Path, image: Image, sample: AnsweredRows
 ) -> dict[int, list[Callable[[], object]]]:
-    """Calls of the library for no row, one, and a block, from each of some rows on."""
+    """Calls of the library for a row, and for a block, from each of some rows on."""
     loaded = ctypes.CDLL(str(library))
     loaded.m_scratch_size.restype = ctypes.c_size_t
     arrays = [sample.inputs[each.name] for each in image.inputs]
@@ -173,7 +182,7 @@ def _calls(
     into = (ctypes.c_size_t * len(outputs))(*(each.ctypes.data for each in outputs))
     scratch = ctypes.create_string_buffer(loaded.m_scratch_size(sample.longest))
     _HELD.append((sample, arrays, outputs))  # calls have addresses in them
-    made: dict[int, list[Callable[[], object]]] = {0: [], 1: [], _BLOCK: []}
+    made: dict[int, list[Callable[[], object]]] = {1: [], _BLOCK: []}
     for row in range(_ROWS):
         places = zip(arrays, image.inputs, strict=True)
         words = [array.ctypes.data + row * each.row_bytes for array, each in places]

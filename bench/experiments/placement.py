@@ -20,8 +20,7 @@ from bench.experiments.placement_hashing import hashing_goals
 from bench.experiments.placement_memory import memory_goals
 from bench.experiments.sentiment_digests import sentiment
 from bench.goal import Goal
-from bench.report.svg import Axis, Series, alone, chart
-from runtime.cluster.placement import (
+from bench.placement import (
     CHAIN,
     LRU,
     OLAG,
@@ -41,6 +40,7 @@ from runtime.cluster.placement import (
     simulate,
     variants,
 )
+from bench.report.svg import Axis, Series, alone, chart
 
 QUESTION = "Placement of models on nodes, online, against bounds and greedy rules"
 TASKS, SLOTS, SLIDES = 20, 1000, 50

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.goal import Goal
-from runtime.cluster.placement import Catalogue, Market, MirrorAscent, Network
+from bench.placement import Catalogue, Market, MirrorAscent, Network
 
 MODELS, SLOTS, REQUESTS = 20_000, 200, 2_000
 #: The bytes of all models that there is memory for, and the nodes that have it together.

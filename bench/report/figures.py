@@ -54,13 +54,11 @@ class Figures:
         measured = {
             each.contestant for each in self.run.of(experiment) if workload in {None, each.workload}
         }
-        order = list(self.run.about.get("contestants", {}))
-        return [name for name in order if name in measured]
+        return [name for name in self.run.about.get("contestants", {}) if name in measured]
 
     def title(self, who: str) -> str:
         """A contestant's title in tables."""
-        titles = self.run.about.get("contestants", {})
-        return str(titles.get(who) or _TITLES.get(who, who))
+        return str(self.run.about.get("contestants", {}).get(who) or _TITLES.get(who, who))
 
     def number(self, who: str) -> int:
         """A contestant's index among all, for its colour."""
@@ -107,9 +105,7 @@ def shown(value: float | None, digits: int = 3) -> str:
         return "–"
     if value == 0:
         return "0"
-    if abs(value) >= 10**digits:
-        return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
 def spread(found: Record | None) -> str:

@@ -64,8 +64,7 @@ def combined(linear: float, trees: float) -> float:
 
 def answer(score: float) -> dict[str, Any]:
     """The body of an answer: the score, and whether the row is approved."""
-    numbers = [score, float(score < THRESHOLD)]
-    return {"outputs": [{"name": "decision", "data": numbers}]}
+    return {"outputs": [{"name": "decision", "data": [score, float(score < THRESHOLD)]}]}
 
 
 def expected(parts: Parts, row: Sequence[float]) -> float:

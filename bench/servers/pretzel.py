@@ -10,17 +10,22 @@ from bench.workload import Saved
 
 
 def main() -> None:
-    """Serve every plan of a workload until the process is ended."""
-    folder, count, port = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    """Serve every plan of a workload until the process is ended.
+
+    A certificate and its key may come before the port.
+    """
+    folder, count, *files, port = sys.argv[1:]
     from runtime.http.server import Server
     from runtime.http.wire.settings import ServerSettings
 
-    me, saved = Pretzel(), Saved(folder, count)
+    me, saved = Pretzel(), Saved(Path(folder), int(count))
     me.start()
     for pipeline in saved.pipelines():
         me.prepare(pipeline, saved)
         me.load(pipeline, saved)
-    Server(me.runtime, ServerSettings(port=port)).serve_forever()
+    certificate, key = files or (None, None)
+    settings = ServerSettings(port=int(port), tls_cert=certificate, tls_key=key)
+    Server(me.runtime, settings).serve_forever()
 
 
 if __name__ == "__main__":

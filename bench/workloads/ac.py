@@ -66,8 +66,7 @@ def _featurizers(rng: np.random.Generator, scale: float, seed: int) -> Any:
         # Voting is how scikit-learn hands a classifier's probabilities to the next step.
         ("classes", VotingClassifier([("forest", forest)], voting="soft")),
     ]
-    kept = [part for part in parts if rng.random() < 0.85]
-    return FeatureUnion(kept or parts[:1])
+    return FeatureUnion([part for part in parts if rng.random() < 0.85] or parts[:1])
 
 
 def _last(rng: np.random.Generator, scale: float, seed: int) -> Any:

@@ -41,8 +41,13 @@ def make(spec: Spec) -> Made:
 
 def reviews() -> list[str]:
     """The shipped sentences; see reviews.NOTICE.md."""
+    return [text for _, text in labelled_reviews()]
+
+
+def labelled_reviews() -> list[tuple[str, str]]:
+    """The shipped sentences, each after its label: 1 for a good one, 0 for a bad one."""
     lines = _REVIEWS.read_text(encoding="utf-8").splitlines()
-    return [line.split("\t", 1)[1] for line in lines]
+    return [(label, text) for label, _, text in (line.partition("\t") for line in lines)]
 
 
 def assignment(seed: int) -> list[tuple[int, int]]:

@@ -98,3 +98,9 @@ def classified(fit: Fitted, value: Flow, to: Importer) -> dict[str, Flow]:
     index = value.greater([0.5]).cast("int64")
     both = value.one_minus().concat(value)
     return {"label": index.take(fit.classes_), "probabilities": both}
+
+
+def flat(x: Flow) -> Flow:
+    """One column as one number per row."""
+    kind = x.type
+    return x.element(0) if isinstance(kind, Vector) and kind.width == 1 else x

@@ -73,8 +73,7 @@ def from_catboost(model: object) -> Flow:
         names = parsed.names or [f"x{j}" for j in range(parsed.width)]
         kinds = columns_of(parsed.width, parsed.categories)
         kind = Record(tuple(zip(names, kinds, strict=True)), not parsed.names)
-    x = source("X", kind)
-    return outputs(**answers(parsed, x, Importer()))
+    return outputs(**answers(parsed, source("X", kind), Importer()))
 
 
 def parse(model: object) -> CatboostModel:
@@ -305,10 +304,6 @@ def _asymmetric(model: CatboostModel, question: Questions) -> Trees:
 # --- answers -------------------------------------------------------------------------------------
 
 
-def _flat(x: Flow) -> Flow:
-    return x.element(0) if isinstance(x.type, Vector) and x.type.width == 1 else x
-
-
 #: Losses whose predictions are exponentials.
 _EXPONENTIAL = {"Poisson", "Tweedie"}
 
@@ -320,7 +315,8 @@ def answers(model: CatboostModel, x: Flow, to: Importer) -> dict[str, Flow]:
     else:
         columns = to.floats(x.to_dense() if to.is_sparse(x) else x)
     raw = raw_values(model, columns)
-    scores, width = _flat(raw), raw.type.width  # type: ignore[union-attr]  # trees make vectors
+    width = raw.type.width  # type: ignore[union-attr]  # trees make vectors
+    scores = raw.element(0) if width == 1 else raw
     if model.loss == "RMSEWithUncertainty" and width == 2:
         # The second is the logarithm of a deviation; the answer is a variance.
         return {"value": raw.select([0]).concat(raw.multiply([2.0]).exp().select([1]))}

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.boosters import stand_ins as _stand_ins  # noqa: F401  # registers them
-from flour.boosters.booster_columns import classified, coded, input_type, kinds
+from flour.boosters.booster_columns import classified, coded, flat, input_type, kinds
 from flour.core.errors import DamagedProgram, UnsupportedSetting
-from flour.core.types import Type, Vector
+from flour.core.types import Type
 from flour.language.adapters import Fitted, Importer, adapts, knows_columns
 from flour.language.flow import Flow, outputs, source
 from flour.ops.trees.linear_trees import LinearTrees
@@ -377,12 +377,6 @@ def converted(head: Fields, scores: Flow) -> Flow:
             hint="the raw scores of any objective can be had by removing the line",
         )
     return flat(link(scores, options))
-
-
-def flat(x: Flow) -> Flow:
-    """One column as one number per row."""
-    kind = x.type
-    return x.element(0) if isinstance(kind, Vector) and kind.width == 1 else x
 
 
 def _identity(x: Flow, options: Fields) -> Flow:

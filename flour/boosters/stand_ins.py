@@ -98,8 +98,7 @@ class XGBoost(Estimator, packages="xgboost"):
     def __getattr__(self, name: str) -> Any:
         booster = vars(self).get("_Booster")
         if name == "n_features_in_" and booster is not None:
-            parameters = booster.model["learner"]["learner_model_param"]
-            return int(parameters["num_feature"])
+            return int(booster.model["learner"]["learner_model_param"]["num_feature"])
         if name == "feature_names_in_" and booster is not None:
             names = booster.model["learner"].get("feature_names")
             if names:

@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.boosters import ubjson, xgboost_binary
-from flour.boosters.booster_columns import Categories, classified, coded, input_type, kinds, reading
+from flour.boosters.booster_columns import (
+    Categories,
+    classified,
+    coded,
+    flat,
+    input_type,
+    kinds,
+    reading,
+)
 from flour.boosters.stand_ins import XGBoostBooster
 from flour.core import provenance
 from flour.core.errors import BoosterWarning, UnsupportedSetting
@@ -144,9 +152,7 @@ def _decode(raw: bytes) -> Any:
     if raw[:1] != b"{":
         return xgboost_binary.loads(raw)
     # UBJSON's first key follows a length; JSON's follows a quotation mark or white space.
-    if raw[1:2] in b'" \t\r\n}':
-        return json.loads(raw)
-    return ubjson.loads(raw)
+    return json.loads(raw) if raw[1:2] in b'" \t\r\n}' else ubjson.loads(raw)
 
 
 def _model(data: Any) -> XgboostModel:
@@ -501,12 +507,6 @@ def converted(model: XgboostModel, scores: Flow) -> Flow:
     return link(scores)
 
 
-def flat(x: Flow) -> Flow:
-    """One column as one number per row."""
-    kind = x.type
-    return x.element(0) if isinstance(kind, Vector) and kind.width == 1 else x
-
-
 _LINKS: dict[str, Callable[[Flow], Flow]] = {
     **dict.fromkeys(("reg:squarederror", "reg:linear", "reg:squaredlogerror"), flat),
     "reg:expectileerror": flat,
@@ -549,9 +549,7 @@ def _wrapper_value(fit: Fitted, x: Flow, to: Importer) -> Flow:
     given = _marked(fit, columns(model, x, to).cast("float32"), to)
     # The wrappers call inplace_predict, which rounds the margins of DART otherwise.
     scores, _ = scores_of(model, given, rounds, in_place=True, covers=to.covers)
-    if model.objective == "multi:softmax":
-        return scores.softmax()
-    return converted(model, scores)
+    return scores.softmax() if model.objective == "multi:softmax" else converted(model, scores)
 
 
 def _marked(fit: Fitted, x: Flow, to: Importer) -> Flow:

@@ -64,6 +64,11 @@ def is_string(kind: Type) -> TypeGuard[Scalar | Category]:
     return isinstance(kind, Scalar | Category) and kind.dtype == "string"
 
 
+def holds_text(kind: Type) -> bool:
+    """True if the values are documents or strings."""
+    return isinstance(kind, Text) or getattr(kind, "dtype", "") == "string"
+
+
 def is_float(kind: Vector | Scalar) -> bool:
     """True if the values are floats."""
     return kind.dtype in FLOATS

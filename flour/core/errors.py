@@ -27,7 +27,7 @@ world, what was there, and a hint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import inf
 from numbers import Integral, Real
 
@@ -155,16 +155,29 @@ def check_names(call: str, function: object, options: Iterable[str]) -> None:
             )
 
 
+def is_time(value: object) -> bool:
+    """True if this is a number of seconds, which may be infinite."""
+    return is_number(value) or (isinstance(value, float) and value == inf)
+
+
 def is_number(value: object) -> bool:
     """True if this is a finite number, 0 or more, and no truth value."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
-    return 0 <= float(value) < inf
+    try:
+        return 0 <= float(value) < inf
+    except OverflowError:  # of an integer that no float holds
+        return False
 
 
 def is_count(value: object, least: int = 0) -> bool:
     """True if this is an integer of `least` or more, and no truth value."""
     return isinstance(value, Integral) and is_number(value) and int(value) >= least
+
+
+def are_texts(value: object) -> bool:
+    """True if these are texts, several or none."""
+    return isinstance(value, Collection) and all(isinstance(each, str) for each in value)
 
 
 def check_values(

@@ -97,8 +97,7 @@ def _called(
 
 def held(e: Emitter, memory: Memory, width: int, size: str | None = None) -> VectorValue:
     """Return what is in memory as a vector."""
-    at = partial(_load, e, memory)
-    return e.dense(memory.dtype, width, at, size=size, stored=True)
+    return e.dense(memory.dtype, width, partial(_load, e, memory), size=size, stored=True)
 
 
 def as_row(e: Emitter, x: RowValue) -> VectorValue:
@@ -114,9 +113,7 @@ def columnwise(
     def at(j: str, v: str) -> str:
         return str(write(e, function, Code(v, x.dtype), Code(j, "int64"), *values))
 
-    if isinstance(x, ScalarValue):
-        return e.let(at("0", x.expr), dtype)
-    return e.map(at, x, dtype=dtype, width=x.width)
+    return e.map(at, x, dtype=dtype)
 
 
 def sparse(

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from flour.core.parsing import parse_source
+
 #: The text of an operator, and what it computes of values that are known.
 OPERATORS: dict[type, tuple[str, Callable[..., object]]] = {
     ast.Add: ("+", operator.add),
@@ -75,7 +77,7 @@ class FunctionSource(NamedTuple):
 
 def source_of(function: Callable[..., Any]) -> FunctionSource:
     """Read a function."""
-    (tree,) = ast.parse(_text_of(inspect.unwrap(function))).body
+    (tree,) = parse_source(_text_of(inspect.unwrap(function))).body
     assert isinstance(tree, ast.FunctionDef)
     assigned, read, local = (
         Counter[str](),

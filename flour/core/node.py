@@ -12,12 +12,17 @@ The grammar of a program, whole:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 from weakref import WeakValueDictionary
+
+import numpy as np
 
 from flour.core.errors import TypeMismatch
 from flour.core.op import Op
-from flour.core.types import Later, Type
+from flour.core.raw_columns import Made
+from flour.core.types import Later, Type, width_of
 from objectstore import combine
 
 
@@ -118,6 +123,34 @@ def topological(roots: Iterable[Node]) -> list[Node]:
                 order.append(current)
                 stack.pop()
     return order
+
+
+def made_of(order: Iterable[Node], numbers: Made | None = None) -> dict[Node, Made]:
+    """The raw columns that each value is made of, by these numbers, or as they come in order."""
+    made, last = dict[Node, Made](), 0
+    for item in order:
+        width, kinds = width_of(item.type), [source.type for source in item.inputs]
+        if item.op.name == "Source":
+            made[item], last = np.arange(last, last + width), last + width
+            made[item] = made[item] if numbers is None else numbers[made[item]]
+        else:
+            found = item.op.made_of(width, [made[source] for source in item.inputs], kinds)
+            made[item] = np.asarray(found, np.int64)
+    return made
+
+
+def categories_of(order: Iterable[Node], made: Mapping[Node, Made]) -> dict[int, list[Any]]:
+    """The categories that encoders know of each raw column."""
+    found = dict[int, list[Any]]()
+    for item in order:
+        op: Any = item.op
+        if op.name in ("Categorise", "CategoriseText"):
+            known = op.texts.to_list() if op.name == "CategoriseText" else op.values.array.tolist()
+            runs = pairwise(op.starts.array.tolist())
+            for number, run in zip(made[item.inputs[0]].tolist(), runs, strict=True):
+                if number >= 0:
+                    found.setdefault(number, []).extend(known[slice(*run)])
+    return found
 
 
 def rebuild(roots: Iterable[Node], change: Callable[[Node, tuple[Node, ...]], Node]) -> list[Node]:

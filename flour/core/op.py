@@ -97,6 +97,8 @@ class Op:
     by_column: ClassVar[bool] = False
     #: The answer says in another form what its input says, as a probability does of a score.
     restates: ClassVar[bool] = False
+    #: Computing it can be an error for some rows, whatever its parameters are.
+    refuses: ClassVar[bool] = False
     #: It moves values, and computes their complement or their width at most.
     moves: ClassVar[bool] = False
     #: The values are those of its input.
@@ -114,6 +116,9 @@ class Op:
     #: Native code has the strings it makes in memory of its own, for those who read them there.
     makes_strings: ClassVar[bool] = False
 
+    #: Fields that are no part of the digest where they are empty: programs before had none.
+    later: ClassVar[tuple[str, ...]] = ()
+
     #: It knows its type although those of its inputs are known only when a graph is linked.
     takes_later: ClassVar[bool] = False
 
@@ -128,7 +133,10 @@ class Op:
 
     digest: str
 
-    def __init_subclass__(cls, *, abstract: bool = False) -> None:
+    def __init_subclass__(cls, *, abstract: bool = False, **facts: object) -> None:
+        """Register the class; `facts` are class attributes, for one that says nothing else."""
+        for fact, value in facts.items():
+            setattr(cls, fact, value)
         spelt = {key: _spelt(kind) for key, kind in get_annotations(cls).items()}
         own = {key: kind for key, kind in spelt.items() if not kind.startswith("ClassVar")}
         cls._fields = {**cls._fields, **own}
@@ -199,7 +207,8 @@ class Op:
 
     def digested(self) -> list[str]:
         """The parts of its digest, besides its name."""
-        return [_part(getattr(self, key)) for key in self._fields]
+        kept = [v for k, v in self.fields().items() if k not in self.later or len(v)]
+        return list(map(_part, kept))
 
     def fields(self) -> dict[str, Any]:
         """The parameters by name, canonicalised."""
@@ -234,10 +243,6 @@ class Op:
     def reference(self, *inputs: Columns) -> Columns:
         """The operator's meaning, on whole columns, in numpy."""
         raise NotImplementedError(f"{self.name}.reference")
-
-    def structure(self) -> tuple[object, ...]:
-        """The static facts that change the emitted code (all else arrives as parameters)."""
-        return ()
 
     def emit(self, e: Emitter, *inputs: Any) -> Value:
         """Native code for one row of a fused stage."""
@@ -289,7 +294,7 @@ class Op:
 
     def refuses_rows(self) -> bool:
         """True if computing it can be an error for some rows (a category never seen, NaN)."""
-        return False
+        return self.refuses
 
     def cuts_behind(self, *sources: Op) -> bool:
         """True if it cuts at fitted values where these operators made its inputs."""

@@ -66,6 +66,4 @@ def public(value: Columns, kind: Type) -> Any:
 
 def row_count(column: Columns) -> int:
     """The number of rows a column of any kind has."""
-    if isinstance(column, dict):
-        return row_count(next(iter(column.values())))
-    return len(column)
+    return row_count(next(iter(column.values()))) if isinstance(column, dict) else len(column)

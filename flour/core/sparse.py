@@ -24,8 +24,12 @@ class Sparse:
         self.data, self.indices, self.indptr, self.shape = data, indices, indptr, shape
 
     @classmethod
-    def of(cls, dense: NDArray[Any]) -> Sparse:
-        """The stored form of a dense matrix (zeros are dropped; NaN is not zero)."""
+    def of(cls, dense: Any) -> Sparse:
+        """The stored form of a dense matrix (zeros are dropped; NaN is not zero), or of scipy's."""
+        if hasattr(dense, "tocsr"):
+            return cls.from_scipy(dense)
+        if dense.ndim == 1:
+            dense = dense[:, np.newaxis]
         rows, columns = np.nonzero(dense)
         counts = np.bincount(rows, minlength=len(dense))
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -63,6 +63,13 @@ def _numpy_name(found: np.dtype[Any]) -> str:
 _KINDS = "use one of " + ", ".join(DTYPES)
 
 
+def width_of(kind: Type) -> int:
+    """The number of columns of values of a type."""
+    if isinstance(kind, Record):
+        return len(kind.fields)
+    return kind.width if isinstance(kind, Vector) else 1
+
+
 @lru_cache(4096)
 def promote(*dtypes: str) -> str:
     """The dtype numpy gives to arithmetic between columns of these dtypes."""

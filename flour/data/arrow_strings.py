@@ -25,8 +25,8 @@ fillers: list[Callable[[NDArray[np.int64], Sequence[int], NDArray[np.int64] | No
 CELLS = np.dtype([("address", np.int64), ("bytes", np.int64)])
 #: The lengths that stand for missing values: None, which Arrow and polars have, and NaN.
 NONE, NAN = -1, -2
-#: Fewer rows are read as objects in less time.
-LEAST_ROWS = 64
+#: Fewer rows of Arrow or polars are read as objects in less time.
+LEAST_ROWS = 256
 _RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _NEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 #: The types as the interface writes them: strings with offsets of 32 or 64 bits, and views.
@@ -68,7 +68,7 @@ class _Owned(_ArrowArray):
             self.release(ctypes.addressof(self))
 
 
-class _Stream(ctypes.Structure):
+class _ArrowStream(ctypes.Structure):
     """ArrowArrayStream."""
 
     _fields_ = (("get_schema", _NEXT), ("get_next", _NEXT), ("others", ctypes.c_int64 * 3))
@@ -137,7 +137,7 @@ def with_texts(data: Any) -> Any:
 def _of_stream(capsule: object) -> tuple[bytes, Sequence[_ArrowArray], object]:
     """The type of a column that comes in chunks, these, and what they belong to: themselves."""
     where = _pointer(capsule, b"arrow_array_stream")
-    stream, schema = _Stream.from_address(where), _ArrowSchema()
+    stream, schema = _ArrowStream.from_address(where), _ArrowSchema()
     _check(stream.get_schema(where, ctypes.addressof(schema)))
     kind = bytes(schema.format)
     schema.release(ctypes.addressof(schema))
@@ -145,7 +145,7 @@ def _of_stream(capsule: object) -> tuple[bytes, Sequence[_ArrowArray], object]:
     return kind, chunks, chunks
 
 
-def _chunks(stream: _Stream, where: int) -> Iterator[_Owned]:
+def _chunks(stream: _ArrowStream, where: int) -> Iterator[_Owned]:
     while True:
         chunk = _Owned()
         _check(stream.get_next(where, ctypes.addressof(chunk)))

@@ -109,7 +109,7 @@ class Batch(NamedTuple):
         """The size of documents, with DOCUMENT for each; 0 for anything else."""
         if self.kind is Form.DOCUMENT:
             return DOCUMENT + len(self.data)
-        if self.kind is not Form.DOCUMENTS or not all(type(each) is str for each in self.data):
+        if self.kind is not Form.DOCUMENTS or {*map(type, self.data)} != {str}:
             return 0
         return DOCUMENT * self.rows + sum(map(len, self.data))
 

@@ -258,7 +258,7 @@ def _column(data: Data, kind: Type, path: str) -> Columns:  # noqa: PLR0911 (one
             return pair_rows(data, kind, path)
         case Whole(name):
             whole = WHOLE_DTYPES.get(name)
-            return [data if whole is None else as_dtype(_rectangle(data, path), whole, path)]
+            return [data if whole is None else as_dtype(_rectangle(data, path, whole), whole, path)]
 
 
 WHOLE_DTYPES = {
@@ -303,7 +303,7 @@ def _vector(data: Data, kind: Vector, path: str) -> Columns:
             raise
         _same_length(parts, path)
         data = np.stack(list(parts.values()), axis=1) if parts else np.empty((0, 0))
-    matrix = _rectangle(data, path)
+    matrix = _rectangle(data, path, kind.dtype)
     if matrix.ndim == 1:
         raise NotRectangular(
             f"{_TWO}, got one",
@@ -339,13 +339,16 @@ def _check_width(shape: tuple[int, ...], width: int, path: str, names: str = "")
         )
 
 
-def _rectangle(data: Data, path: str) -> NDArray[Any]:
+def _rectangle(data: Data, path: str, dtype: str) -> NDArray[Any]:
     try:
-        return np.asarray(data)
+        matrix = np.asarray(data)
     except ValueError as problem:
         raise NotRectangular(
             "the rows have different lengths", hint=_RAGGED, **_ragged(data, path)
         ) from problem
+    if matrix.dtype.kind in "US" and dtype != "string" and isinstance(data, list | tuple):
+        return np.array(data, object)  # numpy turned the numbers beside a string into strings
+    return matrix
 
 
 _RAGGED = "every row needs a value for every column; use None or NaN where one is missing"

@@ -97,3 +97,12 @@ def frame(values: NDArray[Any] | Sequence[NDArray[Any]], names: Sequence[str]) -
     if isinstance(values, np.ndarray):
         return DataFrame(values, columns=list(names))
     return DataFrame(dict(zip(names, values, strict=True)))
+
+
+def has_integers(column: Sequence[Any]) -> bool:
+    """True if the first value of a column that is not missing is an integer."""
+    for at in range(min(len(column), 1000)):
+        value = as_column(column[at : at + 1])
+        if value.dtype.kind != "f" or value[0] == value[0]:
+            return value.dtype.kind in "iu"
+    return False

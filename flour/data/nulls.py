@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from flour.core.node import Node
 from flour.core.raw_columns import SEVERAL
 from flour.core.source import Source
-from flour.core.types import Category, Record, Scalar, Type, Vector
+from flour.core.types import Category, Record, Scalar, Type, Vector, width_of
 from flour.data.arrow_strings import CELLS, NAN, NONE
 from flour.data.frames import object_array
 
@@ -51,7 +51,7 @@ def known_missing(nodes: Iterable[Node]) -> Known:
 
 def _raw(item: Node) -> list[set[str]]:
     """The raw columns that each column of a value is made of."""
-    width = _width(item.type)
+    width = width_of(item.type)
     if isinstance(item.op, Source):
         kind = item.type
         names = kind.names if isinstance(kind, Record) else [item.op.label] * width
@@ -63,12 +63,6 @@ def _raw(item: Node) -> list[set[str]]:
     made = item.op.made_of(width, numbers, [source.type for source in item.inputs])
     every = set().union(*raw)
     return [raw[at] if at >= 0 else every if at == SEVERAL else set() for at in made]
-
-
-def _width(kind: Type) -> int:
-    if isinstance(kind, Record):
-        return len(kind.fields)
-    return kind.width if isinstance(kind, Vector) else 1
 
 
 class HasNodes(Protocol):
@@ -115,7 +109,7 @@ class Nulls:
                 for field, sub in fields
                 if isinstance(sub, Scalar | Category | Vector) and sub.dtype == "string"
             )
-            self._order += [field for field, sub in fields for _ in range(_width(sub))]
+            self._order += [field for field, sub in fields for _ in range(width_of(sub))]
         self._words, self._names = frozenset(words), words.union(inputs)
 
     @property

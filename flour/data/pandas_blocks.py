@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.data.arrow_strings import LEAST_ROWS, text_cells
+from flour.data.arrow_strings import text_cells
+
+#: Fewer rows of strings are read as objects in less time, one for strings that are equal.
+LEAST_ROWS = 1024
 
 Frame = Any
 Block = Any

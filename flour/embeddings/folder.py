@@ -1,18 +1,23 @@
 """Folders of embeddings: model2vec's, and those of sentence-transformers, with what stands behind.
 
+Vectors are files of safetensors: a JSON header of names, dtypes, shapes and places, then numbers.
 A folder is read as one file, a ZIP of those of its files that say what it computes.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import DamagedProgram, ImportRefused
 from flour.embeddings.json_part import JsonPart
-from flour.embeddings.safetensors import read_safetensors
 from flour.embeddings.static import PieceTable, headed, of_model2vec, of_sentence_transformers
 from flour.embeddings.tokenizer_json import read_tokenizer
 from flour.embeddings.transformer import FILES as ENCODER_FILES
@@ -57,8 +62,9 @@ def from_embedding(model: bytes | str | Path) -> Flow:
 
     Outputs: those of the head (`label`, `probabilities`, `value`, ...), or `embedding`.
     """
-    raw = model if isinstance(model, bytes) else packed(Path(model))
-    return _program(_Files(raw), text())
+    files = _Files(model if isinstance(model, bytes) else packed(Path(model)))
+    heads = [head for head in _HEADS if head in files.names]
+    return _behind(files, _embedded(files, text(), heads), heads)
 
 
 class _Files:
@@ -94,11 +100,6 @@ class _Files:
 def vectors_of(folder: Path, document: Flow) -> Flow:
     """The vectors of documents that the embedding of a folder makes, without a head."""
     return _embedded(_Files(packed(folder)), document)
-
-
-def _program(files: _Files, document: Flow) -> Flow:
-    heads = [head for head in _HEADS if head in files.names]
-    return _behind(files, _embedded(files, document, heads), heads)
 
 
 def _embedded(files: _Files, document: Flow, heads: Sequence[str] = ()) -> Flow:
@@ -186,3 +187,43 @@ def facts_of(model: bytes) -> dict[str, dict[str, object]]:
     about["encoder"] = next((model for model in MODELS if model in files.names), "none")
     about["head"] = next((head for head in _HEADS if head in files.names), "none")
     return {"Embedding": about}
+
+
+#: The longest header that is read.
+_LONGEST = 16 << 20
+_DTYPES = {
+    "BOOL": "?",
+    "BF16": "<u2",
+    **{f"F{8 * size}": f"<f{size}" for size in (2, 4, 8)},
+    **{f"{sign}{8 * size}": f"<{sign.lower()}{size}" for sign in "IU" for size in (1, 2, 4, 8)},
+}
+
+
+def read_safetensors(raw: bytes, where: str) -> dict[str, NDArray[Any]]:
+    """The tensors of a file by their names; they are views of its bytes."""
+    size = int.from_bytes(raw[:8], "little")
+    if len(raw) < 8 or size > min(len(raw) - 8, _LONGEST):
+        raise DamagedProgram(
+            "this is no file of safetensors", where=where, found=f"{len(raw):,} bytes"
+        )
+    header = JsonPart.of_json(raw[8 : 8 + size], where)
+    return {
+        name: _tensor(header[name], memoryview(raw)[8 + size :])
+        for name in header.names()
+        if name != "__metadata__"
+    }
+
+
+def _tensor(about: JsonPart, numbers: memoryview) -> NDArray[Any]:
+    dtype = _DTYPES.get(about["dtype"].text(), "")
+    shape, places = (about[each].whole_numbers() for each in ("shape", "data_offsets"))
+    if not dtype or len(places) != 2:
+        raise about.wrong("a tensor of this kind is not read")
+    start, end = places
+    width = np.dtype(dtype).itemsize
+    if not 0 <= start <= end <= len(numbers) or end - start != math.prod(shape) * width:
+        raise about.wrong("this tensor does not fit the file")
+    found = np.frombuffer(numbers[start:end], dtype).reshape(shape)
+    if about["dtype"].text() == "BF16":  # the upper half of a float32
+        return (found.astype(np.uint32) << 16).view(np.float32)
+    return found

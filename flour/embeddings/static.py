@@ -99,18 +99,14 @@ def headed(x: Flow, about: JsonPart, tensors: dict[str, NDArray[Any]]) -> dict[s
         if not all(name in tensors for name in names):
             raise about["n_layers"].wrong("the file of the head has fewer layers")
         x = affine(x.relu() if place else x, *(tensors[name] for name in names))
-    return _answers(x, about["activation"].text("identity"), about)
-
-
-def _answers(x: Flow, activation: str, about: JsonPart) -> dict[str, Flow]:
+    activation = about["activation"].text("identity")
     if activation == "identity":
         return {"value": x}
     classes = about["classes"].value
     if not isinstance(classes, list) or len(classes) != vector(x.type, "a head").width:
         raise about["classes"].wrong("a classifier has a class for each column")
     if activation == "softmax":
-        label = x.arg_max().take(np.asarray(classes))
-        return {"label": label, "probabilities": x.softmax()}
+        return {"label": x.arg_max().take(np.asarray(classes)), "probabilities": x.softmax()}
     if activation != "sigmoid":
         raise about["activation"].refused("this activation is not supported")
     found = x.sigmoid()

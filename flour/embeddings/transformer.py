@@ -12,7 +12,7 @@ from flour.embeddings.static import unit_length
 from flour.embeddings.tokenizer_json import Subwords
 from flour.language.flow import Flow
 from flour.onnx.reading import read_model
-from flour.ops.encoder import Encoder
+from flour.ops.opaque import Encoder
 from flour.ops.subwords import WordNumbers
 from objectstore import Blob
 

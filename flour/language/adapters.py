@@ -175,9 +175,7 @@ class Importer:
         """X as one vector: a record's columns side by side, a vector as it is."""
         if isinstance(x.type, Record):
             return x.columns(x.type.names)
-        if isinstance(x.type, Scalar):
-            return x.as_vector()
-        return x
+        return x.as_vector() if isinstance(x.type, Scalar) else x
 
     def floats(self, x: Flow) -> Flow:
         """X as a vector of float32 or float64 (what FLOAT_DTYPES validation makes of it)."""

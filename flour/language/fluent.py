@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from flour.language.fluent_numbers import Numbers
+from flour.language.fluent_numbers import Numbers, plain
 
 if TYPE_CHECKING:
     from flour.language.flow import Flow
@@ -18,9 +18,25 @@ class Fluent(Numbers):
 
     __slots__ = ()
 
-    def as_vector(self) -> Flow:
-        """A scalar as a vector of one column."""
-        return self._apply("AsVector", ())
+    as_vector = plain("AsVector", "A scalar as a vector of one column.")
+    length = plain(
+        "Length", "The number of characters of a document, or of words in a list (int64)."
+    )
+    lower = plain(
+        "Lower",
+        "The document in lower case, by Unicode's full rules (which may change its length).",
+    )
+    proportions = plain(
+        "Proportions", "x over its row sum; a row that sums to zero becomes equal shares."
+    )
+    share = plain("Share", "x over its row sum; a row that sums to zero stays as it is.")
+    softmax = plain("Softmax", "exp(x) over its row sum, shifted by the row's maximum first.")
+    to_dense = plain("ToDense", "The values of x, all of them stored.")
+    to_sparse = plain("ToSparse", "The values of x, storing only those that are not zero.")
+    upper = plain(
+        "Upper",
+        "The document in upper case, by Unicode's full rules (which may change its length).",
+    )
 
     def barycentre(self, places: Flow, points: ArrayLike, reg: float) -> Flow:
         """The weights with which some rows of `points` add up to x as nearly as they can."""
@@ -169,10 +185,6 @@ class Fluent(Numbers):
         """The words as one document, with a separator between them."""
         return self._apply("Join", (), separator)
 
-    def length(self) -> Flow:
-        """The number of characters of a document, or of words in a list (int64)."""
-        return self._apply("Length", ())
-
     def linear(self, weights: ArrayLike, bias: ArrayLike) -> Flow:
         """x @ weights.T + bias: one output per row of `weights`, in numpy's promoted dtype."""
         return self._apply("Linear", (), weights, bias)
@@ -180,10 +192,6 @@ class Fluent(Numbers):
     def look_up(self, table: ArrayLike, starts: ArrayLike, other: ArrayLike) -> Flow:
         """The entry of each column's own table for its code; `other` for a code out of range."""
         return self._apply("LookUp", (), table, starts, other)
-
-    def lower(self) -> Flow:
-        """The document in lower case, by Unicode's full rules (which may change its length)."""
-        return self._apply("Lower", ())
 
     def matches_whole(self, pattern: str) -> Flow:
         """True if a string matches a regular expression from its first character to its last."""
@@ -225,10 +233,6 @@ class Fluent(Numbers):
         """The columns, then the product of terms left[i] and right[i] for each i; `skip` left out."""
         return self._apply("Products", (), left, right, skip, bias)
 
-    def proportions(self) -> Flow:
-        """x over its row sum; a row that sums to zero becomes equal shares."""
-        return self._apply("Proportions", ())
-
     def ranks(
         self, quantiles: ArrayLike, ranks: ArrayLike, margin: float = 0.0, *, sparse: bool = False
     ) -> Flow:
@@ -247,17 +251,9 @@ class Fluent(Numbers):
         """Columns by number, in this order; a column may be picked more than once."""
         return self._apply("Select", (), columns)
 
-    def share(self) -> Flow:
-        """x over its row sum; a row that sums to zero stays as it is."""
-        return self._apply("Share", ())
-
     def shortest_way(self, distances: Flow, table: ArrayLike) -> Flow:
         """The way to each column of a table by the best of some rows: their distance plus the table's."""
         return self._apply("ShortestWay", (distances,), table)
-
-    def softmax(self) -> Flow:
-        """exp(x) over its row sum, shifted by the row's maximum first."""
-        return self._apply("Softmax", ())
 
     def solve_lower(self, matrix: ArrayLike) -> Flow:
         """The y for which matrix @ y = x; the matrix is lower triangular."""
@@ -303,14 +299,6 @@ class Fluent(Numbers):
         """Per class, the weights of the columns that name it plus the `against` of those that do not."""
         return self._apply("Tally", (), weights, against, classes)
 
-    def to_dense(self) -> Flow:
-        """The values of x, all of them stored."""
-        return self._apply("ToDense", ())
-
-    def to_sparse(self) -> Flow:
-        """The values of x, storing only those that are not zero."""
-        return self._apply("ToSparse", ())
-
     def token_mean(
         self,
         vocabulary: Sequence[str],
@@ -329,10 +317,6 @@ class Fluent(Numbers):
     def topic_weights(self, words: ArrayLike, prior: float, tolerance: float, rounds: int) -> Flow:
         """The weight of each topic (a row of `words`) in a document of word counts, not normalised."""
         return self._apply("TopicWeights", (), words, prior, tolerance, rounds)
-
-    def upper(self) -> Flow:
-        """The document in upper case, by Unicode's full rules (which may change its length)."""
-        return self._apply("Upper", ())
 
     def votes(self, weights: Flow, classes: int) -> Flow:
         """The total weight of each of `classes` codes, from codes and (if given) their weights."""

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
     from flour.language.flow import Flow
+
+
+def plain(operator: str, meaning: str) -> Callable[[Numbers], Flow]:
+    """The method of an operator that has no parameters and no other inputs."""
+
+    def method(self: Numbers) -> Flow:
+        return self._apply(operator, ())
+
+    method.__doc__ = meaning
+    return method
 
 
 class Numbers:
@@ -22,53 +32,75 @@ class Numbers:
         """The flow of this operator over self and others; a flow knows how."""
         raise NotImplementedError
 
+    abs = plain("Abs", "The magnitude of x.")
+    acos = plain("Acos", "The angle whose cosine is x: NaN beyond one.")
+    acosh = plain("Acosh", "The number whose hyperbolic cosine is x: NaN below one.")
+    arg_max = plain(
+        "ArgMax", "The number of the largest column: the first of equals, the first NaN before all."
+    )
+    arg_min = plain(
+        "ArgMin",
+        "The number of the smallest column: the first of equals, the first NaN before all.",
+    )
+    asin = plain("Asin", "The angle whose sine is x: NaN beyond one.")
+    asinh = plain("Asinh", "The number whose hyperbolic sine is x.")
+    atan = plain("Atan", "The angle whose tangent is x.")
+    atanh = plain("Atanh", "The number whose hyperbolic tangent is x: NaN beyond one.")
+    ceil = plain("Ceil", "The smallest whole number that is not below x.")
+    cos = plain("Cos", "The cosine of x, in radians.")
+    cosh = plain("Cosh", "The hyperbolic cosine of x.")
+    damp = plain(
+        "Damp", "1 + log(x) where x is not zero: many occurrences count less than each would."
+    )
+    erf = plain("Erf", "The error function of x.")
+    exp = plain("Exp", "e to the power of x.")
+    expm1 = plain("Expm1", "e to the power of x, minus 1, exact near zero.")
+    floor = plain("Floor", "The largest whole number that is not above x.")
+    is_nan = plain("IsNan", "True if x is not a number; never for whole numbers.")
+    log = plain("Log", "The natural logarithm of x: NaN below zero.")
+    log10 = plain("Log10", "The logarithm of x to base 10.")
+    log1p = plain("Log1p", "The natural logarithm of 1 + x, exact near zero: NaN below -1.")
+    log2 = plain("Log2", "The logarithm of x to base 2.")
+    log_sum_exp = plain(
+        "LogSumExp", "log(sum(exp(x))), shifted by the row's maximum so that nothing overflows."
+    )
+    max = plain("Max", "The largest column; NaN if any is NaN.")
+    min = plain("Min", "The smallest column; NaN if any is NaN.")
+    negate = plain("Negate", "-x.")
+    normal_quantile = plain(
+        "NormalQuantile",
+        "The number that a standard normal variable stays below with probability x.",
+    )
+    logical_not = plain("Not", "True if x is false.")
+    one_minus = plain("OneMinus", "1 - x: the probability of the other class.")
+    reciprocal = plain("Reciprocal", "1 / x.")
+    relu = plain("Relu", "x where it is above zero, else zero; NaN stays NaN.")
+    rint = plain("Rint", "The nearest whole number; halves go to the even one.")
+    sigmoid = plain(
+        "Sigmoid",
+        "1 / (1 + exp(-x)), zero where exp(-x) overflows: scipy's expit to the last bits.",
+    )
+    sign = plain("Sign", "-1, 0 or 1 as x is below, at or above zero; NaN stays NaN.")
+    sin = plain("Sin", "The sine of x, in radians.")
+    sinh = plain("Sinh", "The hyperbolic sine of x.")
+    sqrt = plain("Sqrt", "The square root of x: NaN below zero.")
+    square = plain("Square", "x * x.")
+    sum = plain("Sum", "The sum of all columns.")
+    tan = plain("Tan", "The tangent of x, in radians.")
+    tanh = plain("Tanh", "The hyperbolic tangent of x.")
+    trunc = plain("Trunc", "x without its fraction.")
+
     def above(self, y: Flow) -> Flow:
         """True if x > y; never for NaN."""
         return self._apply("Above", (y,))
-
-    def abs(self) -> Flow:
-        """The magnitude of x."""
-        return self._apply("Abs", ())
-
-    def acos(self) -> Flow:
-        """The angle whose cosine is x: NaN beyond one."""
-        return self._apply("Acos", ())
-
-    def acosh(self) -> Flow:
-        """The number whose hyperbolic cosine is x: NaN below one."""
-        return self._apply("Acosh", ())
 
     def add(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x + operand, column by column."""
         return self._apply("Add", (), operand, wide)
 
-    def arg_max(self) -> Flow:
-        """The number of the largest column: the first of equals, the first NaN before all."""
-        return self._apply("ArgMax", ())
-
-    def arg_min(self) -> Flow:
-        """The number of the smallest column: the first of equals, the first NaN before all."""
-        return self._apply("ArgMin", ())
-
     def as_float(self, dtype: str = "float64") -> Flow:
         """Ints and bools become float64, floats stay what they are (what check_array does)."""
         return self._apply("AsFloat", (), dtype)
-
-    def asin(self) -> Flow:
-        """The angle whose sine is x: NaN beyond one."""
-        return self._apply("Asin", ())
-
-    def asinh(self) -> Flow:
-        """The number whose hyperbolic sine is x."""
-        return self._apply("Asinh", ())
-
-    def atan(self) -> Flow:
-        """The angle whose tangent is x."""
-        return self._apply("Atan", ())
-
-    def atanh(self) -> Flow:
-        """The number whose hyperbolic tangent is x: NaN beyond one."""
-        return self._apply("Atanh", ())
 
     def binarize(self, threshold: float) -> Flow:
         """1 where x > threshold, else 0, in x's own dtype."""
@@ -86,10 +118,6 @@ class Numbers:
         """The values in another dtype, converted as numpy's astype does."""
         return self._apply("Cast", (), dtype)
 
-    def ceil(self) -> Flow:
-        """The smallest whole number that is not below x."""
-        return self._apply("Ceil", ())
-
     def chi_wave(self, step: int, interval: float, *, sine: bool) -> Flow:
         """One component of the additive chi-squared kernel's feature map; zero stays zero."""
         return self._apply("ChiWave", (), step, interval, sine)
@@ -97,18 +125,6 @@ class Numbers:
     def clip(self, low: ArrayLike, high: ArrayLike) -> Flow:
         """x limited to [low, high], column by column; NaN stays NaN."""
         return self._apply("Clip", (), low, high)
-
-    def cos(self) -> Flow:
-        """The cosine of x, in radians."""
-        return self._apply("Cos", ())
-
-    def cosh(self) -> Flow:
-        """The hyperbolic cosine of x."""
-        return self._apply("Cosh", ())
-
-    def damp(self) -> Flow:
-        """1 + log(x) where x is not zero: many occurrences count less than each would."""
-        return self._apply("Damp", ())
 
     def divide(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x / operand, column by column."""
@@ -121,22 +137,6 @@ class Numbers:
     def equal(self, operand: ArrayLike) -> Flow:
         """True if x == operand, column by column; never for NaN."""
         return self._apply("Equal", (), operand)
-
-    def erf(self) -> Flow:
-        """The error function of x."""
-        return self._apply("Erf", ())
-
-    def exp(self) -> Flow:
-        """e to the power of x."""
-        return self._apply("Exp", ())
-
-    def expm1(self) -> Flow:
-        """e to the power of x, minus 1, exact near zero."""
-        return self._apply("Expm1", ())
-
-    def floor(self) -> Flow:
-        """The largest whole number that is not above x."""
-        return self._apply("Floor", ())
 
     def greater(self, operand: ArrayLike) -> Flow:
         """True if x > operand, column by column; never for NaN."""
@@ -158,10 +158,6 @@ class Numbers:
         """True if x is missing: is the marker."""
         return self._apply("IsMissing", (), marker)
 
-    def is_nan(self) -> Flow:
-        """True if x is not a number; never for whole numbers."""
-        return self._apply("IsNan", ())
-
     def less(self, operand: ArrayLike) -> Flow:
         """True if x < operand, column by column; never for NaN."""
         return self._apply("Less", (), operand)
@@ -170,37 +166,9 @@ class Numbers:
         """True if x <= operand, column by column; never for NaN."""
         return self._apply("LessEqual", (), operand)
 
-    def log(self) -> Flow:
-        """The natural logarithm of x: NaN below zero."""
-        return self._apply("Log", ())
-
-    def log10(self) -> Flow:
-        """The logarithm of x to base 10."""
-        return self._apply("Log10", ())
-
-    def log1p(self) -> Flow:
-        """The natural logarithm of 1 + x, exact near zero: NaN below -1."""
-        return self._apply("Log1p", ())
-
-    def log2(self) -> Flow:
-        """The logarithm of x to base 2."""
-        return self._apply("Log2", ())
-
-    def log_sum_exp(self) -> Flow:
-        """log(sum(exp(x))), shifted by the row's maximum so that nothing overflows."""
-        return self._apply("LogSumExp", ())
-
-    def max(self) -> Flow:
-        """The largest column; NaN if any is NaN."""
-        return self._apply("Max", ())
-
     def maximum(self, y: Flow) -> Flow:
         """The larger of two flows, column by column; NaN if either is NaN."""
         return self._apply("Maximum", (y,))
-
-    def min(self) -> Flow:
-        """The smallest column; NaN if any is NaN."""
-        return self._apply("Min", ())
 
     def minus(self, y: Flow) -> Flow:
         """x - y of two flows; a scalar meets every column."""
@@ -210,21 +178,9 @@ class Numbers:
         """x * operand, column by column."""
         return self._apply("Multiply", (), operand, wide)
 
-    def negate(self) -> Flow:
-        """-x."""
-        return self._apply("Negate", ())
-
     def norm(self, kind: str) -> Flow:
         """The length of the vector: l1, l2 or max norm (the largest magnitude)."""
         return self._apply("Norm", (), kind)
-
-    def normal_quantile(self) -> Flow:
-        """The number that a standard normal variable stays below with probability x."""
-        return self._apply("NormalQuantile", ())
-
-    def logical_not(self) -> Flow:
-        """True if x is false."""
-        return self._apply("Not", ())
 
     def not_equal(self, operand: ArrayLike) -> Flow:
         """True if x != operand, column by column; always for NaN."""
@@ -233,10 +189,6 @@ class Numbers:
     def one_if_tiny(self, epsilons: float) -> Flow:
         """x, or 1 where x is 0 or below `epsilons` of its float width: safe to divide by."""
         return self._apply("OneIfTiny", (), epsilons)
-
-    def one_minus(self) -> Flow:
-        """1 - x: the probability of the other class."""
-        return self._apply("OneMinus", ())
 
     def over(self, y: Flow) -> Flow:
         """x / y of two flows; a scalar meets every column, and a sparse x over a scalar stays sparse."""
@@ -254,65 +206,13 @@ class Numbers:
         """operand / x, column by column (`1 / flow` is written so)."""
         return self._apply("Quotient", (), operand, wide)
 
-    def reciprocal(self) -> Flow:
-        """1 / x."""
-        return self._apply("Reciprocal", ())
-
-    def relu(self) -> Flow:
-        """x where it is above zero, else zero; NaN stays NaN."""
-        return self._apply("Relu", ())
-
-    def rint(self) -> Flow:
-        """The nearest whole number; halves go to the even one."""
-        return self._apply("Rint", ())
-
-    def sigmoid(self) -> Flow:
-        """1 / (1 + exp(-x)), zero where exp(-x) overflows: scipy's expit to the last bits."""
-        return self._apply("Sigmoid", ())
-
-    def sign(self) -> Flow:
-        """-1, 0 or 1 as x is below, at or above zero; NaN stays NaN."""
-        return self._apply("Sign", ())
-
-    def sin(self) -> Flow:
-        """The sine of x, in radians."""
-        return self._apply("Sin", ())
-
-    def sinh(self) -> Flow:
-        """The hyperbolic sine of x."""
-        return self._apply("Sinh", ())
-
-    def sqrt(self) -> Flow:
-        """The square root of x: NaN below zero."""
-        return self._apply("Sqrt", ())
-
-    def square(self) -> Flow:
-        """x * x."""
-        return self._apply("Square", ())
-
     def subtract(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x - operand, column by column."""
         return self._apply("Subtract", (), operand, wide)
 
-    def sum(self) -> Flow:
-        """The sum of all columns."""
-        return self._apply("Sum", ())
-
-    def tan(self) -> Flow:
-        """The tangent of x, in radians."""
-        return self._apply("Tan", ())
-
-    def tanh(self) -> Flow:
-        """The hyperbolic tangent of x."""
-        return self._apply("Tanh", ())
-
     def times(self, y: Flow) -> Flow:
         """x * y of two flows; a scalar meets every column, and a sparse x stays sparse."""
         return self._apply("Times", (y,))
-
-    def trunc(self) -> Flow:
-        """x without its fraction."""
-        return self._apply("Trunc", ())
 
     def undo_box_cox(self, exponents: ArrayLike) -> Flow:
         """The number whose Box-Cox transform is x, an exponent a column, in float64."""

@@ -38,12 +38,14 @@ from typing import Any
 
 from flour.core.callables import found
 from flour.core.errors import FlourError, ParameterError, nearest
+from flour.core.parsing import parse_expression
 from flour.core.provenance import Origin, at
 from flour.core.toml import tomllib
 from flour.core.types import Category, Scalar, Text, Type, Vector
 from flour.language.flow import Flow, outputs, where
 from flour.language.graphs import ensemble, fetch, first_match, model
 from flour.language.sources import record
+from flour.language.until_sure import until_sure
 
 _TYPES: Mapping[str, Type] = {
     "number": Scalar(),
@@ -55,7 +57,7 @@ _TYPES: Mapping[str, Type] = {
 _KINDS = ("model", "value", "choose", "fetch", "mean", "vote", "weighted")
 _POLICY = {
     *("gives", "timeout", "deadline", "retries", "backoff", "limit", "keep", "together"),
-    "otherwise",
+    *("otherwise", "within"),
 }
 _OPTIONS: Mapping[str, set[str]] = {
     "model": {"reads"},
@@ -81,6 +83,7 @@ _SIGNS: Mapping[type, Callable[[Any, Any], Any]] = {
 }
 _WORDS: Mapping[str, Callable[..., Any]] = {
     "where": where,
+    "until_sure": until_sure,
     "abs": operator.abs,
     "exp": lambda x: x.exp(),
     "log": lambda x: x.log(),
@@ -243,7 +246,7 @@ class _GraphReader:
 
     def _said(self, text: object, name: str) -> Any:
         try:
-            tree = ast.parse(str(text)[:LONGEST], mode="eval").body
+            tree = parse_expression(str(text)[:LONGEST])
         except SyntaxError as problem:
             raise self._wrong(name, "this cannot be read", f"{text!r}: {problem.msg}", "") from None
         try:

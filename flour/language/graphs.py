@@ -253,6 +253,23 @@ class Ensemble:
         """The mean, in which each member has its weight."""
         return weighted(self._members, [float(weight) for weight in weights])
 
+    def model(self) -> Flow:
+        """The members as one model: mean probabilities and their label, or the mean value."""
+        shared = {name for name in self._members[0].outputs if self._all_have(name)}
+        if {"label", "probabilities"} <= shared:
+            shares, classes = self.mean(), _table(self._members[0]["label"])
+            return outputs(label=shares.arg_max().take(classes), probabilities=shares)
+        if "value" in shared:
+            return outputs(value=ensemble([flow["value"] for flow in self._members]).mean())
+        raise TypeMismatch(
+            "only models with probabilities, or with a value, make one model",
+            where=str(here()),
+            found=f"in common: {', '.join(sorted(shared)) or 'nothing'}",
+        )
+
+    def _all_have(self, name: str) -> bool:
+        return all(name in flow.outputs for flow in self._members)
+
     def vote(self) -> Flow:
         """The label that most members give; of several, the first in the order of the classes."""
         return vote(self._members)
@@ -348,6 +365,7 @@ def fetch(  # noqa: PLR0913 (each has a default)
     per: Flow | None = None,
     keep: float = 0.0,
     together: bool = False,
+    within: tuple[Any, Any] | None = None,
     name: str | None = None,
 ) -> Flow:
     """The answer of a coroutine for each row: features of a store, an answer of another server.
@@ -358,7 +376,7 @@ def fetch(  # noqa: PLR0913 (each has a default)
     each time, all of that within `deadline` seconds. Where it has no answer in the end, the row is
     an error that names this node, or goes on with `otherwise`: a value, or a flow. At most `limit`
     calls are under way at a time, for each value of `per` if that is given; answers are kept for
-    `keep` seconds by what was read.
+    `keep` seconds by what was read. Numbers that are not `within` (least, largest) are no answers.
     """
     asked = list(coroutine) if isinstance(coroutine, Sequence) else [coroutine]
     for each in asked:
@@ -376,6 +394,7 @@ def fetch(  # noqa: PLR0913 (each has a default)
         *(functions[0] if len(functions) == 1 else functions, kind),
         *(timeout or 0.0, retries, backoff, plain, spare, limit or 0, keep, together),
         *(deadline or 0.0, per is not None),
+        () if within is None else np.stack(np.broadcast_arrays(*within)).reshape(2, -1),
     )
     made: Flow = op(*reads, *([] if per is None else [per]), *([otherwise] if spare else []))
     return made

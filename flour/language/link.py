@@ -19,6 +19,7 @@ from flour.core.types import FLOATS, Record, Scalar, Type, Vector
 from flour.language.flow import Flow, column, columns, with_origins
 from flour.language.graphs import FUNCTIONS
 from flour.language.late import said
+from flour.language.until_sure import until_sure  # noqa: F401 (a word that graphs in files say)
 
 #: The program of a model, for flows of these types.
 Find = Callable[[str], Flow]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flour.core.check import holds_text
 from flour.core.errors import ParameterError, TypeMismatch
 from flour.core.provenance import here
 from flour.core.types import Text, Type, Vector
@@ -108,7 +109,7 @@ class Shorthands(Fluent):
     def isin(self, values: Sequence[Any]) -> Flow:
         """True if x is one of these values, column by column; NaN and missing strings never are."""
         fine = _listed(values)
-        if not fine or any(isinstance(each, str) != is_strings(self.type) for each in values):
+        if not fine or any(isinstance(each, str) != holds_text(self.type) for each in values):
             raise ParameterError(
                 f"values of {self.type} are compared with a list of such values",
                 where=str(here()),
@@ -209,11 +210,6 @@ def _unlisted(found: object) -> ParameterError:
         found=repr(found)[:60],
         hint="['red', 'green'] for one value a row, a list of lists for a vector",
     )
-
-
-def is_strings(kind: Type) -> bool:
-    """True if the values are documents or strings."""
-    return isinstance(kind, Text) or getattr(kind, "dtype", "") == "string"
 
 
 def _listed(values: object) -> bool:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Union
 import numpy as np
 from numpy.typing import ArrayLike
 
+from flour.core.check import holds_text
 from flour.core.errors import ParameterError, TypeMismatch
 from flour.core.provenance import here
 from flour.core.types import FLOATS, Scalar, Type, Vector
-from flour.language.shorthands import Shorthands, is_strings
+from flour.language.shorthands import Shorthands
 
 if TYPE_CHECKING:
     from flour.language.flow import Flow
@@ -35,7 +36,7 @@ def _sign(
     def method(self: Signs, other: Operand) -> Flow:
         if isinstance(other, Signs) or not fitted:
             return self._met(other, pair, bools, texts, turned=turned)
-        if fitted == "Equal" and is_strings(self.type):
+        if fitted == "Equal" and holds_text(self.type):
             return self.isin([other])
         array = self._array(other)
         if fitted in _COMPARISONS:
@@ -90,7 +91,7 @@ class Signs(Shorthands):
     __hash__ = object.__hash__
 
     def __ne__(self, other: Operand) -> Flow:  # type: ignore[override]  # a flow, not a bool
-        same = isinstance(other, Signs) or is_strings(self.type)
+        same = isinstance(other, Signs) or holds_text(self.type)
         return ~(self == other) if same else self._apply("NotEqual", (), operand=self._array(other))
 
     def __rsub__(self, other: ArrayLike) -> Flow:
@@ -145,7 +146,7 @@ class Signs(Shorthands):
     ) -> Flow:
         """The operator of two values, on self and the other."""
         met = other if isinstance(other, Signs) else self._constant(self._array(other))
-        if texts and is_strings(self.type) and is_strings(met.type):
+        if texts and holds_text(self.type) and holds_text(met.type):
             pair = texts
         elif bools and {_dtype(self.type), _dtype(met.type)} == {"bool"}:
             pair = bools

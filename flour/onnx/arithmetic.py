@@ -19,11 +19,11 @@ from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor, broadcast, native_dtype, positive, spread
 from flour.onnx.tensors import dtype_of
 from flour.ops import pairwise
-from flour.ops.compare import Equal
+from flour.ops.elementwise import Equal
 from flour.ops.onnx_cast import WriteFloats, WriteWhole, text_of
-from flour.ops.onnx_equal import SameText
+from flour.ops.pairwise import SameText
 from flour.ops.structure import AsVector, Take, TakeText
-from flour.ops.trigonometry import BitNot, IsInfinite, Not
+from flour.ops.unary import BitNot, IsInfinite, Not
 
 Function = Callable[..., Flow]
 
@@ -31,8 +31,7 @@ Function = Callable[..., Flow]
 def together(call: NodeUse, items: Sequence[Tensor], function: Function) -> Tensor:
     """A function of flows on broadcast tensors; a single value meets every column unchanged."""
     shape, axis = broadcast(items)
-    flows = [ready(call, item, shape, axis) for item in items]
-    return Tensor.of(function(*flows), shape, axis)
+    return Tensor.of(function(*[ready(call, item, shape, axis) for item in items]), shape, axis)
 
 
 def ready(call: NodeUse, item: Tensor, shape: tuple[int, ...], axis: int | None) -> Flow:
@@ -219,7 +218,7 @@ def converted(call: NodeUse, item: Tensor, dtype: str) -> Tensor:
     return Tensor.of(call.flow(item).cast(native_dtype(dtype)), item.shape, item.axis)
 
 
-# --- strings of numbers; see flour.ops.onnx_cast for the rules ------------------------------------
+# --- strings of numbers; see flour.ops.onnx_text for the rules ------------------------------------
 
 
 def spelt(call: NodeUse, item: Tensor) -> Tensor:
@@ -280,8 +279,7 @@ def each(call: NodeUse, function: Function) -> Tensor:
 
 @onnx_op(*_METHODS)
 def _method(call: NodeUse) -> Tensor:
-    method = _METHODS[call.node.op_type]
-    return each(call, methodcaller(method))
+    return each(call, methodcaller(_METHODS[call.node.op_type]))
 
 
 @onnx_op("IsInf", since=10)

@@ -101,13 +101,9 @@ def _scan(call: NodeUse) -> tuple[Tensor, ...]:
             if before is not after:
                 raise NotNative("a scan in which a row depends on those before it")
         outs = results[len(state) :]
-        return (*state, *(_row_again(call, item) for item in outs))
+        refuse_words("Scan", outs)
+        return (*state, *(Tensor.of(call.flow(item), (1, *item.shape), 0) for item in outs))
     return distances(call, body, state, scanned) or _unrolled(call, body, state, scanned)
-
-
-def _row_again(call: NodeUse, item: Tensor) -> Tensor:
-    refuse_words("Scan", [item])
-    return Tensor.of(call.flow(item), (1, *item.shape), 0)
 
 
 def _unrolled(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -171,7 +171,9 @@ class OnnxImport:
         for node in graph.nodes:
             self._try(node)
         if not self.native_only:
-            self._settle(port.name for port in graph.outputs)
+            tried = self._pending.tried((port.name for port in graph.outputs), self.values)
+            self.values.update(tried.tensors)
+            self._pending.settle(tried)
         self._complain()
         answers = tuple(ProgramOutput(port, self.values[port.name]) for port in graph.outputs)
         flows = {item.port.name: self._flow(item.tensor) for item in answers}
@@ -271,12 +273,6 @@ class OnnxImport:
             around.update(self.values.maps[0])
             self.values = around
             self._pending.settle(tried)
-
-    def _settle(self, names: Iterable[str]) -> None:
-        """Make those of these values that are left to onnxruntime."""
-        tried = self._pending.tried(names, self.values)
-        self.values.update(tried.tensors)
-        self._pending.settle(tried)
 
     def _opset(self, node: NodeDef) -> int:
         return self.model.opsets.get(node.domain, LATEST)

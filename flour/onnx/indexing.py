@@ -138,8 +138,7 @@ def _element_indices(call: NodeUse, item: Tensor, indices: Tensor, along: int) -
 def _gather_nd(call: NodeUse) -> Tensor:
     item, indices = call[0], call[1]
     batch = call.attribute("batch_dims", 0)
-    flat = _nd_indices(call, item, indices, batch)
-    return looked_up(call, item, flat)
+    return looked_up(call, item, _nd_indices(call, item, indices, batch))
 
 
 def _nd_indices(call: NodeUse, item: Tensor, indices: Tensor, batch: int = 0) -> Tensor:

@@ -12,8 +12,8 @@ from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import matrix
 from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
-from flour.onnx.text_words import MICROSOFT
-from flour.ops.onnx_hash import Murmur
+from flour.onnx.text_ngrams import MICROSOFT
+from flour.ops.city_hash import Murmur
 
 
 @onnx_op("CDist", domain=MICROSOFT)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from flour.language.flow import Flow
-from flour.onnx.attributes import floats
 from flour.onnx.errors import NotNative
+from flour.onnx.model import floats
 from flour.onnx.registry import NodeUse
 from flour.onnx.tensor import Tensor
-from flour.ops.onnx_link import Logistic
+from flour.ops.link import Logistic
 
 ML = "ai.onnx.ml"
 #: ONNX rows that one row of a program may hold, each with code of its own.

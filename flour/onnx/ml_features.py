@@ -88,8 +88,7 @@ def _imputer(call: NodeUse) -> Tensor:
 def _binarizer(call: NodeUse) -> Tensor:
     x = call[0]
     known = RequireFinite([True], [np.inf], nan_step="Binarizer")(call.flow(x))
-    flags = known.binarize(float(call.attribute("threshold", 0.0)))
-    return Tensor.of(flags, x.shape, x.axis)
+    return Tensor.of(known.binarize(float(call.attribute("threshold", 0.0))), x.shape, x.axis)
 
 
 @onnx_op("FeatureVectorizer", domain=ML)

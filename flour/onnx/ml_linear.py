@@ -10,7 +10,7 @@ from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import ML, classes, link_name, linked, matrix, narrow, rest, single
 from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
-from flour.ops.onnx_link import FirstLargest
+from flour.ops.link import FirstLargest
 
 
 def _weights(call: NodeUse, outputs: int, width: int) -> Any:
@@ -30,8 +30,7 @@ def _regressor(call: NodeUse) -> Tensor:
         raise NotNative(f"{bias.size} intercepts for {targets} targets")
     if targets == 1:
         link = "NONE"
-    rows = x.map(lambda row: linked(single(row).linear(weights, bias), link))
-    return x.table(rows, targets)
+    return x.table(x.map(lambda row: linked(single(row).linear(weights, bias), link)), targets)
 
 
 @onnx_op("LinearClassifier", domain=ML)

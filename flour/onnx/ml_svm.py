@@ -27,7 +27,8 @@ from flour.onnx.ml_common import (
 )
 from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
-from flour.ops.onnx_link import FirstLargest, Logistic
+from flour.ops.link import FirstLargest, Logistic
+from flour.ops.svm import most_votes
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
@@ -125,7 +126,7 @@ def _pairs(call: NodeUse, labels: Classes, sizes: tuple[int, ...]) -> tuple[Tens
         raise NotNative(f"{rho.size} offsets for {len(pairs)} pairs of classes")
     points = _points(call, sum(sizes), x.width)
     sums = x.map(lambda row: _decisions(call, row, points, weights, rho[: len(pairs)]))
-    best = [labels.take(_most_wins(each, pairs, count)) for each in sums]
+    best = [labels.take(most_votes(each, count)) for each in sums]
     scores = [_scores(call, each, pairs, count) for each in sums]
     return x.column(best), x.table(scores, scores[0].type.width)  # type: ignore[union-attr]
 
@@ -142,15 +143,6 @@ def _pair_weights(call: NodeUse, sizes: tuple[int, ...], pairs: list[tuple[int, 
         row[ends[i] : ends[i + 1]] = table[j - 1, ends[i] : ends[i + 1]]
         row[ends[j] : ends[j + 1]] = table[i, ends[j] : ends[j + 1]]
     return weights
-
-
-def _most_wins(sums: Flow, pairs: list[tuple[int, int]], count: int) -> Flow:
-    """The class that wins most pairs, the first of equals; above zero the pair's first wins."""
-    sign, offset = np.zeros((count, len(pairs))), np.zeros(count)
-    for column, (i, j) in enumerate(pairs):
-        sign[i, column], sign[j, column] = 1, -1
-        offset[j] += 1
-    return sums.greater(0.0).cast("float64").linear(sign, offset).arg_max()
 
 
 def _scores(call: NodeUse, sums: Flow, pairs: list[tuple[int, int]], count: int) -> Flow:

@@ -32,7 +32,7 @@ from flour.onnx.ml_common import (
 from flour.onnx.ml_tree_tables import OnnxForest, forest_of_nodes, forest_of_tensors, tables
 from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
-from flour.ops.onnx_link import FirstLargest
+from flour.ops.link import FirstLargest
 from flour.ops.trees.trees import TreeLeaves, Trees
 
 _TARGETS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")

@@ -205,5 +205,4 @@ def _grouped(
     if turned.axis is not None:
         mine = order[turned.axis]
         axis = next(index for index, group in enumerate(groups) if mine in group)
-    shape = [prod(sizes[label] for label in group) for group in groups]
-    return in_order(turned, shape, axis)
+    return in_order(turned, [prod(sizes[label] for label in group) for group in groups], axis)

@@ -13,9 +13,8 @@ from pathlib import Path
 from stat import S_ISCHR, S_ISFIFO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flour.onnx.attributes import Attributes, Later
 from flour.onnx.errors import DamagedModel
-from flour.onnx.model import Dim, GraphDef, GraphPort, ModelDef, NodeDef
+from flour.onnx.model import Attributes, Dim, GraphDef, GraphPort, Later, ModelDef, NodeDef
 from flour.onnx.protobuf import ModelProto
 from flour.onnx.tensors import Tensors, dtype_of
 

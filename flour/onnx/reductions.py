@@ -10,34 +10,34 @@ from math import prod
 
 import numpy as np
 
+from flour.core.op import Op
 from flour.core.types import FLOATS
 from flour.language.flow import Flow
 from flour.onnx.arithmetic import converted, together
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor, positive
-from flour.ops.onnx_link import FirstLargest
+from flour.ops.link import FirstLargest
 from flour.ops.reduce import ArgMax, ArgMin
 from flour.ops.segments import SegmentMax, SegmentMin, SegmentPlace, SegmentProduct, SegmentSum
-from flour.ops.trigonometry import IsInfinite
+from flour.ops.unary import IsInfinite
 
 #: A function from runs of a length to a number for each.
 Reduce = Callable[[Flow, int], Flow]
 
 
-def _sum(x: Flow, length: int) -> Flow:
-    whole = x.type.width == length  # type: ignore[union-attr]  # vectors only
-    return x.sum().as_vector() if whole and length else SegmentSum(length)(x)
+def _reducing(whole: str, runs: Callable[[int], Op]) -> Reduce:
+    """A reduction by a method where a run is the whole row, else by an operator of runs."""
+
+    def reduce(x: Flow, length: int) -> Flow:
+        alone = length and x.type.width == length  # type: ignore[union-attr]  # vectors only
+        return getattr(x, whole)().as_vector() if alone else runs(length)(x)
+
+    return reduce
 
 
-def _max(x: Flow, length: int) -> Flow:
-    whole = x.type.width == length  # type: ignore[union-attr]  # vectors only
-    return x.max().as_vector() if whole else SegmentMax(length)(x)
-
-
-def _min(x: Flow, length: int) -> Flow:
-    whole = x.type.width == length  # type: ignore[union-attr]  # vectors only
-    return x.min().as_vector() if whole else SegmentMin(length)(x)
+_sum, _max = _reducing("sum", SegmentSum), _reducing("max", SegmentMax)
+_min = _reducing("min", SegmentMin)
 
 
 def reduced_axes(call: NodeUse, item: Tensor, axes: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -93,8 +93,7 @@ def _reduce(
 ) -> Tensor:
     item = call[0] if item is None else item
     axes = reduced_axes(call, item, call.integers(1, "axes"))
-    keep = call.flag("keepdims")
-    return reduced(call, item, axes, function, empty, keep=keep)
+    return reduced(call, item, axes, function, empty, keep=call.flag("keepdims"))
 
 
 def mapped(call: NodeUse, item: Tensor, function: Callable[[Flow], Flow]) -> Tensor:

@@ -7,6 +7,7 @@ folder once every link is followed: a model cannot make the importer read any ot
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from math import prod
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -177,31 +178,18 @@ class Tensors:
 
     def _inside(self, location: str, where: str) -> Path:
         """The file a tensor names, which must lie in the model's folder."""
+        refused = partial(DamagedModel, where=where, found=repr(location)[:120])
         hint = "only a plain relative path inside the model's folder is read"
         if self._folder is None:
-            raise DamagedModel(
-                "a tensor's data is in a file, but the model was not read from one",
-                where=where,
-                found=repr(location)[:120],
-                hint="pass the model's path",
-            )
+            what = "a tensor's data is in a file, but the model was not read from one"
+            raise refused(what, hint="pass the model's path")
         plain = PurePosixPath(location)
         odd = not location or plain.is_absolute() or ".." in plain.parts or "\\" in location
         if odd or "\0" in location or ":" in location:
-            raise DamagedModel(
-                "a tensor's data is outside the model's folder",
-                where=where,
-                found=repr(location)[:120],
-                hint=hint,
-            )
+            raise refused("a tensor's data is outside the model's folder", hint=hint)
         path = _file_inside(self._folder.resolve(), plain)
         if path is None:
-            raise DamagedModel(
-                "a tensor's data is not a file in the model's folder",
-                where=where,
-                found=repr(location)[:120],
-                hint=hint,
-            )
+            raise refused("a tensor's data is not a file in the model's folder", hint=hint)
         return path
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,25 +10,28 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, numeric, vector
 from flour.core.emission import Emitter, RowValue, ScalarValue
+from flour.core.native import expression
 from flour.core.op import Arity, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import ANYTHING, FLOATS, Extent, Scalar, Type, Vector, extent_of, union
 from objectstore import Blob
 
 
-class Elementwise(Op, abstract=True):
+class Elementwise(Op, abstract=True, by_column=True):
     """One input, the same function on every element, parameters by column (or one for all).
 
-    Subclasses give `compute` (numpy, over a dense array) and `element` (an expression).
+    Subclasses give `compute` (numpy, over a dense array) and `element` (an expression), or one
+    `function` for both, of which `native` may be another form.
     A parameter of one element stands for all columns.
     """
 
-    by_column = True
     #: The dtype of the result, or None for that of the input.
     result: ClassVar[str | None] = None
     #: The function is the same for every column, so rows that lie one after the other in memory may
     #: be computed as one long row.
     alike: ClassVar[bool] = False
+    function: ClassVar[Callable[..., Any]]
+    native: ClassVar[Callable[..., Any] | None] = None
 
     def infer(self, x: Type) -> Type:
         kind = numeric(x, self.name)
@@ -51,7 +54,7 @@ class Elementwise(Op, abstract=True):
 
     def compute(self, x: NDArray[Any]) -> Any:
         """The function on an array whose last axis is the columns."""
-        raise NotImplementedError(f"{self.name}.compute")
+        return type(self).function(x)
 
     def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
         if not (self.monotone or self.widest_at_ends):
@@ -73,7 +76,7 @@ class Elementwise(Op, abstract=True):
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         """The function as an expression; `j` is the column number."""
-        raise NotImplementedError(f"{self.name}.element")
+        return expression(e, type(self).native or type(self).function, x)
 
     def reference(self, x: Columns) -> Columns:
         if isinstance(x, Sparse):
@@ -90,17 +93,10 @@ class Elementwise(Op, abstract=True):
         return self.replace(**changed) if changed else self
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        dtype = self.result or x.dtype
-        if isinstance(x, ScalarValue):
-            return e.let(self.element(e, "0", x), dtype)
-        source = x.dtype
-        return e.map(
-            lambda j, v: self.element(e, j, ScalarValue(v, source)),
-            x,
-            dtype=dtype,
-            width=x.width,
-            keeps_zero=self.keeps_zero,
-        )
+        def element(j: str, v: str) -> str:
+            return self.element(e, j, ScalarValue(v, x.dtype))
+
+        return e.map(element, x, dtype=self.result or x.dtype, keeps_zero=self.keeps_zero)
 
 
 class FloatElementwise(Elementwise, abstract=True):
@@ -119,13 +115,12 @@ class FloatElementwise(Elementwise, abstract=True):
         return super().output(kind)
 
 
-class Reduction(Op, abstract=True):
+class Reduction(Op, abstract=True, arity=Arity.AGGREGATE):
     """All columns of a vector to one number per row.
 
     Subclasses give `compute` (numpy), `start`, `step` and `finish` (expressions).
     """
 
-    arity = Arity.AGGREGATE
     #: Zeros change nothing, so a sparse vector's stored values are enough.
     skips_zeros: ClassVar[bool] = False
     result: ClassVar[str | None] = None
@@ -141,3 +136,9 @@ class Reduction(Op, abstract=True):
 
     def reference(self, x: Columns) -> Columns:
         return self.compute(x)
+
+
+def meeting(*sides: Columns) -> list[Columns]:
+    """The columns, those of one value a row as matrices of one column if any is a matrix."""
+    matrices = any(side.ndim == 2 for side in sides)
+    return [side[:, None] if matrices and side.ndim == 1 else side for side in sides]

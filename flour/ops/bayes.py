@@ -20,7 +20,7 @@ from flour.ops.linear import affine
 from flour.ops.require import above
 
 
-class SpreadDistances(Op):
+class SpreadDistances(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE):
     """The sum over columns of (x - centre)^2 / spread, for each row of `centres`.
 
     The squared distance to each centre, measured in the spread (variance) around it.
@@ -28,8 +28,6 @@ class SpreadDistances(Op):
 
     centres: Array
     spreads: Array
-    arity = Arity.AGGREGATE
-    bound = Bound.COMPUTE
 
     def check(self) -> None:
         shapes = len(self.centres.shape) == 2 and self.centres.shape == self.spreads.shape
@@ -79,7 +77,7 @@ def spread_distance(x: Row, first: int, centres: words.Numbers, spreads: words.N
     return total
 
 
-class SumOfEntries(Op):
+class SumOfEntries(Op, arity=Arity.AGGREGATE):
     """The sum over columns of a table's row, picked by that column's whole number.
 
     The tables of all columns are stacked in `table`; `starts` has the first row of each. A
@@ -88,7 +86,6 @@ class SumOfEntries(Op):
 
     table: Array
     starts: Array
-    arity = Arity.AGGREGATE
 
     def check(self) -> None:
         starts = self.starts.array

@@ -20,15 +20,15 @@ from flour.core.raw_columns import Made
 from flour.core.sparse import Sparse, densify
 from flour.core.types import FLOATS, Extent, Scalar, Type, Vector, promote
 from flour.core.words import Number
+from flour.ops.bases import meeting
 from flour.ops.elementwise import Cast, WithParameter
 from flour.ops.unary import whole
 
 
-class Binary(Op, abstract=True):
+class Binary(Op, abstract=True, by_column=True):
     """Two inputs of one width (or a scalar and a vector), the same operation on every column."""
 
     function: ClassVar[np.ufunc]
-    by_column = True
 
     def infer(self, x: Type, y: Type) -> Type:
         left, right = numeric(x, self.name), numeric(y, self.name)
@@ -58,10 +58,7 @@ class Binary(Op, abstract=True):
 
     def reference(self, x: Columns, y: Columns) -> Columns:
         dtype = self.dtype(x.dtype.name, y.dtype.name)
-        if x.ndim < y.ndim:
-            x = x[:, None]
-        elif y.ndim < x.ndim:
-            y = y[:, None]
+        x, y = meeting(x, y)
         return self.compute(x.astype(dtype), y.astype(dtype))
 
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
@@ -71,28 +68,20 @@ class Binary(Op, abstract=True):
             both = e.cast(left, x.dtype, dtype), e.cast(right, y.dtype, dtype)
             return whole(write(e, type(self).function, *map(Code, both)), dtype)
 
-        if isinstance(x, ScalarValue) and isinstance(y, ScalarValue):
-            return e.let(expression("0", x.expr, y.expr), dtype)
-        width = next(v.width for v in (x, y) if not isinstance(v, ScalarValue))
         # scalar / x is not zero where x is, so it must see every column of a sparse x.
         keeps = self.keeps_zero and (self.commutative or not isinstance(x, ScalarValue))
-        return e.map(expression, x, y, dtype=dtype, width=width, keeps_zero=keeps)
+        return e.map(expression, x, y, dtype=dtype, keeps_zero=keeps)
 
 
-class Plus(Binary):
+class Plus(Binary, function=np.add, commutative=True):
     """x + y of two flows; a scalar meets every column."""
-
-    function = np.add
-    commutative = True
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [_met(weights, kind) for kind in inputs]
 
 
-class Minus(Binary):
+class Minus(Binary, function=np.subtract):
     """x - y of two flows; a scalar meets every column."""
-
-    function = np.subtract
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [_met(weights, inputs[0]), -_met(weights, inputs[1])]
@@ -103,11 +92,8 @@ def _met(weights: NDArray[np.float64], kind: Type) -> NDArray[np.float64]:
     return weights if isinstance(kind, Vector) else weights.sum(axis=1, keepdims=True)
 
 
-class Scaling(Binary, abstract=True):
+class Scaling(Binary, abstract=True, takes_sparse=True, keeps_zero=True):
     """Scaling by a scalar, which keeps a sparse vector sparse: a zero stays zero."""
-
-    takes_sparse = True
-    keeps_zero = True
 
     def reference(self, x: Columns, y: Columns) -> Columns:
         if isinstance(x, Sparse) and _is_flat(y):
@@ -120,11 +106,8 @@ def _is_flat(x: Columns) -> bool:
     return not isinstance(x, Sparse) and x.ndim == 1
 
 
-class Times(Scaling):
+class Times(Scaling, function=np.multiply, commutative=True):
     """x * y of two flows; a scalar meets every column, and a sparse x stays sparse."""
-
-    function = np.multiply
-    commutative = True
 
     def _sparse(self, left: Vector | Scalar, right: Vector | Scalar) -> bool:
         return (isinstance(left, Vector) and left.sparse and isinstance(right, Scalar)) or (
@@ -137,13 +120,11 @@ class Times(Scaling):
         return super().reference(x, y)
 
 
-class Over(Scaling):
+class Over(Scaling, function=np.true_divide):
     """x / y of two flows; a scalar meets every column, and a sparse x over a scalar stays sparse.
 
     Whole numbers divide as float64.
     """
-
-    function = np.true_divide
 
     def dtype(self, left: str, right: str) -> str:
         both = promote(left, right)
@@ -161,11 +142,8 @@ class Quotient(WithParameter):
         return fitted / x
 
 
-class CastLike(Op):
+class CastLike(Op, takes_sparse=True, by_column=True):
     """x in the dtype of y, as arithmetic in place (`y += x`) leaves it."""
-
-    takes_sparse = True
-    by_column = True
 
     def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
         return inputs[0]
@@ -175,9 +153,7 @@ class CastLike(Op):
 
     def infer(self, x: Type, y: Type) -> Type:
         kind, like = numeric(x, self.name), numeric(y, self.name)
-        if isinstance(kind, Scalar):
-            return Scalar(like.dtype)
-        return kind.having(dtype=like.dtype)
+        return Scalar(like.dtype) if isinstance(kind, Scalar) else kind.having(dtype=like.dtype)
 
     def reference(self, x: Columns, y: Columns) -> Columns:
         if isinstance(x, Sparse):

@@ -113,13 +113,14 @@ def pick(x: Flow, numbers: Sequence[int]) -> Flow:
     return x
 
 
-def _column(j: int, text: bool, categories: object, coding: Coding, to: Importer) -> _EncodedColumn:  # noqa: FBT001 (a fact of the column)
+def _column(j: int, text: bool, categories: Any, coding: Coding, to: Importer) -> _EncodedColumn:  # noqa: FBT001 (a fact of the column)
     """One column's categories apart from the missing ones, which have codes of their own."""
     lost = UNKNOWN if coding.unknown is None else coding.unknown
     none = missing = lost
     entries: list[Any] = []
     codes: list[int] = []
-    for value, code in zip(_plain(categories), np.asarray(coding.codes).tolist(), strict=True):
+    plain = [v.item() if isinstance(v, np.generic) else v for v in categories]
+    for value, code in zip(plain, np.asarray(coding.codes).tolist(), strict=True):
         if value is None:
             none = code
         elif value != value:  # noqa: PLR0124 (the definition of NaN)
@@ -140,10 +141,6 @@ def _column(j: int, text: bool, categories: object, coding: Coding, to: Importer
         fine = all(isinstance(value, str) for value in entries)
         to.need(fine, f"the categories of column {j} are not strings, its values are")
     return _EncodedColumn(j, text, entries, codes, none, missing, lost)
-
-
-def _plain(categories: Any) -> list[Any]:
-    return [v.item() if isinstance(v, np.generic) else v for v in categories]
 
 
 def _ascending(entries: list[Any], codes: list[int], to: Importer) -> tuple[list[Any], list[int]]:

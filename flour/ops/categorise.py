@@ -48,11 +48,8 @@ def ascends(values: Array, starts: Array, *, strictly: bool) -> bool:
     return bool(rises.all() and not np.any(flat != flat))  # noqa: PLR0124 (the definition of NaN)
 
 
-class Encoding(Op, abstract=True):
+class Encoding(Op, abstract=True, cuts=True, by_column=True):
     """The checks and types that encoding numbers and encoding strings share."""
-
-    cuts = True
-    by_column = True
 
     def refuses_rows(self) -> bool:
         return bool(self.fields()["strict"])
@@ -91,8 +88,7 @@ class Categorise(Encoding):
             raise ParameterError("categorise needs ascending values, each once, in every column")
 
     def infer(self, x: Type) -> Vector | Scalar:
-        kind = numeric(x, "categorise")
-        return self._codes(kind, len(self.missing))
+        return self._codes(numeric(x, "categorise"), len(self.missing))
 
     def reference(self, x: Columns) -> Columns:
         if x.ndim == 1:
@@ -117,9 +113,6 @@ class Categorise(Encoding):
             unknown = (~hit & ~nan) | (nan & (result == UNKNOWN))
             _complain(x, unknown, j)
         return result
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.values.dtype.name, self.strict)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
         values = native.FittedNumbers(self.values, promote(x.dtype, self.values.dtype.name))
@@ -229,9 +222,6 @@ class CategoriseText(Encoding):
         if not isinstance(value, str):
             return int(self.missing.array[j])
         return code_of.get(value, UNKNOWN if self.strict else int(self.unknown.array[j]))
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.strict,)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
         tables = hash_tables(self.texts, self.starts)

@@ -19,7 +19,7 @@ from flour.language.adapters import Fitted, Importer, adapts, declines
 from flour.language.flow import Flow
 
 
-class Descend(Op):
+class Descend(Op, arity=Arity.AGGREGATE):
     """The leaf a row reaches: at node j it goes right if column j is above zero, else left.
 
     `left` and `right` hold the number of the next node, or -1 - leaf. Children come after parents.
@@ -27,7 +27,6 @@ class Descend(Op):
 
     left: Array
     right: Array
-    arity = Arity.AGGREGATE
 
     def check(self) -> None:
         count = np.arange(len(self.left))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.check import text
+from flour.core.check import holds_text, text
 from flour.core.emission import Emitter, Room, ScalarValue, TextValue, Value
 from flour.core.errors import NotRectangular, ParameterError, WrongDtype
 from flour.core.op import Columns, Op
@@ -84,7 +84,7 @@ class CsvField(ParseCsv):
 
     def check(self) -> None:
         super().check()
-        if self.column not in self.labels or not is_text_field(self._kind()):
+        if self.column not in self.labels or not holds_text(self._kind()):
             raise ParameterError("this is no CSV column of strings", found=repr(self.column))
 
     def _kind(self) -> Any:
@@ -101,17 +101,13 @@ class CsvField(ParseCsv):
     def runs_native(self) -> bool:
         return self.separator.isascii()
 
-    def structure(self) -> tuple[object, ...]:
-        return (isinstance(self._kind(), Text), self._kind() == Category())
-
     def emit(self, e: Emitter, x: Value) -> Value:
         """Walk to the field; a record with anything unusual in it is left to the reference."""
         line = document(e, x)
         made = e.room(Room(line.growth, SLACK))
         where, size, number, at = (e.var("0") for _ in range(4))
         separator, count = e.size(ord(self.separator)), e.size(len(self.labels))
-        with e.block(f"if {line.size} > {csv_limit()}:"):
-            e.line("return 1")
+        e.refuse(f"{line.size} > {CSV_LIMIT}")
         with e.block(f"while {number} < {count}:"):
             start, end, doubled = _walk_field(e, line, at, separator)
             with e.block(f"if {number} == {e.size(self.labels.index(self.column))}:"):
@@ -121,11 +117,9 @@ class CsvField(ParseCsv):
                     _copy_unquoted(e, f"{line.where} + {start}", size, made)
             e.line(f"{number} += 1")
             with e.block(f"if {number} < {count}:"):
-                with e.block(f"if {at} >= {line.size}:"):
-                    e.line("return 1")
+                e.refuse(f"{at} >= {line.size}")
                 e.line(f"{at} += 1")
-        with e.block(f"if {at} < {line.size}:"):
-            e.line("return 1")
+        e.refuse(f"{at} < {line.size}")
         if isinstance(self._kind(), Text):
             return TextValue(where, size, line.growth)
         cell = e.scratch("int64", 2)
@@ -135,14 +129,8 @@ class CsvField(ParseCsv):
         return ScalarValue(cell, "string")
 
 
-def is_text_field(kind: object) -> bool:
-    """True if a field of this type is a string."""
-    return isinstance(kind, Text) or getattr(kind, "dtype", "") == "string"
-
-
-def csv_limit() -> int:
-    """The number of characters of a field beyond which Python's reader refuses it."""
-    return 131_072
+#: The number of characters of a field beyond which Python's reader refuses it.
+CSV_LIMIT = 131_072
 
 
 def _walk_field(e: Emitter, line: TextValue, at: str, separator: str) -> tuple[str, str, str]:
@@ -165,12 +153,10 @@ def _walk_field(e: Emitter, line: TextValue, at: str, separator: str) -> tuple[s
         e.line(f"{end} = {at}")
         e.line(f"{at} += 1")
         behind = f"{at} < {line.size} and {byte(at)} != {separator}"
-        with e.block(f"if {closed} == 0 or ({behind}):"):
-            e.line("return 1")
+        e.refuse(f"{closed} == 0 or ({behind})")
     with e.block("else:"):
         with e.block(f"while {at} < {line.size} and {byte(at)} != {separator}:"):
-            with e.block(f"if {byte(at)} == 10 or {byte(at)} == 13:"):
-                e.line("return 1")
+            e.refuse(f"{byte(at)} == 10 or {byte(at)} == 13")
             e.line(f"{at} += 1")
         e.line(f"{end} = {at}")
     return start, end, doubled

@@ -18,7 +18,7 @@ from flour.language.flow import Flow
 from flour.ops.categorise import ascends, check_runs, flatten
 
 
-class Bins(Op):
+class Bins(Op, cuts=True, monotone=True, by_column=True):
     """The number of its column's edges that x has reached (int64): edge <= x; NaN reaches all.
 
     Column j's edges are edges[starts[j]:starts[j + 1]], ascending.
@@ -26,9 +26,6 @@ class Bins(Op):
 
     edges: Array
     starts: Array
-    cuts = True
-    monotone = True
-    by_column = True
 
     def check(self) -> None:
         check_runs("bins", self.starts, self.edges.array.size)
@@ -47,9 +44,6 @@ class Bins(Op):
             edges = self.edges.array[cuts[j] : cuts[j + 1]]
             bins[:, j] = np.searchsorted(edges, x[:, j], side="right")
         return bins
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.edges.dtype.name,)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         edges = native.FittedNumbers(self.edges, promote(x.dtype, self.edges.dtype.name))

@@ -1,4 +1,4 @@
-"""Arithmetic with fitted numbers, column by column: x - offset, x / scale, ...
+"""Arithmetic and comparisons with fitted numbers, column by column: x - offset, x > limit, ...
 
 Estimators are compositions of these, so each keeps its exact order of operations: dividing by a
 scale and multiplying by its reciprocal differ in the last bit, and so do (x - m) / s and x * a + b.
@@ -14,15 +14,15 @@ from numpy import clip
 from numpy.typing import NDArray
 
 from flour.core import words
-from flour.core.check import expect
+from flour.core.check import expect, numeric
 from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
 from flour.core.native import Code, FittedNumbers, expression
-from flour.core.op import Array, Columns
+from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import ANYTHING, DTYPES, FLOATS, Extent, Scalar, Type, Vector, level, promote
 from flour.core.words import Number, cast
-from flour.ops.bases import Elementwise, FloatElementwise
+from flour.ops.bases import Elementwise, FloatElementwise, meeting
 
 
 class WithParameter(FloatElementwise, abstract=True):
@@ -44,9 +44,6 @@ class WithParameter(FloatElementwise, abstract=True):
 
     def _dtype(self, dtype: str) -> str:
         return promote(dtype, self.operand.dtype.name) if self.wide else dtype
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.wide, self.operand.dtype.name) if self.wide else ()
 
     def compute(self, x: NDArray[Any]) -> Any:
         return type(self).native(x, self.fitted(x))
@@ -90,32 +87,24 @@ class Arithmetic(WithParameter, abstract=True):
         return [weights]
 
 
-class Subtract(Arithmetic):
+class Subtract(Arithmetic, monotone=True):
     """x - operand, column by column."""
-
-    monotone = True
 
     @staticmethod
     def native(x: Number, fitted: Number) -> Number:
         return x - fitted
 
 
-class Add(Arithmetic):
+class Add(Arithmetic, monotone=True):
     """x + operand, column by column."""
-
-    monotone = True
 
     @staticmethod
     def native(x: Number, fitted: Number) -> Number:
         return x + fitted
 
 
-class Multiply(Arithmetic):
+class Multiply(Arithmetic, widest_at_ends=True, keeps_zero=True, takes_sparse=True):
     """x * operand, column by column."""
-
-    widest_at_ends = True
-    keeps_zero = True
-    takes_sparse = True
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [weights * self.fitted(weights)]
@@ -125,13 +114,10 @@ class Multiply(Arithmetic):
         return x * fitted
 
 
-class Divide(Arithmetic):
+class Divide(Arithmetic, widest_at_ends=True, keeps_zero=True, takes_sparse=True):
     """x / operand, column by column."""
 
-    widest_at_ends = True
     widest = np.minimum
-    keeps_zero = True
-    takes_sparse = True
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [weights / self.fitted(weights)]
@@ -141,12 +127,11 @@ class Divide(Arithmetic):
         return x / fitted
 
 
-class Clip(FloatElementwise):
+class Clip(FloatElementwise, monotone=True):
     """x limited to [low, high], column by column; NaN stays NaN."""
 
     low: Array
     high: Array
-    monotone = True
 
     def compute(self, x: NDArray[Any]) -> Any:
         low, high = (side.array.reshape(-1).astype(x.dtype) for side in (self.low, self.high))
@@ -162,11 +147,8 @@ def clipped(x: Number, j: int, low: Any, high: Any) -> Number:
     return clip(x, low[j], high[j])
 
 
-class OneMinus(FloatElementwise):
+class OneMinus(FloatElementwise, moves=True, widest_at_ends=True):
     """1 - x: the probability of the other class."""
-
-    moves = True
-    widest_at_ends = True
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [-weights]
@@ -174,13 +156,9 @@ class OneMinus(FloatElementwise):
     def compute(self, x: NDArray[Any]) -> Any:
         return 1 - x
 
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return expression(e, complement, x)
-
-
-def complement(x: Number) -> Number:
-    """1 - x."""
-    return words.one(x) - x
+    @staticmethod
+    def native(x: Number) -> Number:
+        return words.one(x) - x
 
 
 def one(dtype: str) -> str:
@@ -188,11 +166,10 @@ def one(dtype: str) -> str:
     return {"float64": "1.0", "float32": "float32(1.0)"}.get(dtype, "1")
 
 
-class Greater(Elementwise):
+class Greater(Elementwise, result="bool"):
     """True if x > operand, column by column; never for NaN."""
 
     operand: Array
-    result = "bool"
 
     def compute(self, x: NDArray[Any]) -> Any:
         return x > self.operand.array.reshape(-1)
@@ -206,14 +183,10 @@ def is_greater(x: Number, j: int, operand: Any) -> Any:
     return x > operand[j]
 
 
-class Cast(Elementwise):
+class Cast(Elementwise, takes_sparse=True, keeps_zero=True, monotone=True, moves=True):
     """The values in another dtype, converted as numpy's astype does."""
 
     dtype: str
-    takes_sparse = True
-    keeps_zero = True
-    monotone = True
-    moves = True
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]] | None:
         return [weights] if self.dtype in FLOATS else None
@@ -236,15 +209,10 @@ class Cast(Elementwise):
         return x.astype(self.dtype)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        if isinstance(x, ScalarValue):
-            return e.let(self._code(e, x.expr, x.dtype), self.dtype)
-        return e.map(
-            lambda _, v: self._code(e, v, x.dtype),
-            x,
-            dtype=self.dtype,
-            width=x.width,
-            keeps_zero=True,
-        )
+        def code(_: str, v: str) -> str:
+            return self._code(e, v, x.dtype)
+
+        return e.map(code, x, dtype=self.dtype, keeps_zero=True)
 
     def _code(self, e: Emitter, value: str, have: str) -> str:
         """The converted value; NaN is the lowest number, as for numpy: LLVM leaves it open."""
@@ -291,3 +259,64 @@ class NumpyFloat(AsFloat):
 
     def _cast(self, dtype: str) -> Cast:
         return AsFloat("float32" if np.dtype(dtype).itemsize == 2 else "float64")
+
+
+class Threshold(Elementwise, abstract=True, result="bool"):
+    """Each column against its number, in the wider of both dtypes; a NaN never compares.
+
+    (`not_equal` is the exception: NaN differs from everything.)
+    """
+
+    operand: Array
+
+    def compute(self, x: NDArray[Any]) -> Any:
+        return type(self).function(x, self.operand.array.reshape(-1))
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        wide = promote(x.dtype, self.operand.dtype.name)
+        value, operand = e.cast(x.expr, x.dtype, wide), e.at(self.operand, j, wide)
+        return expression(e, type(self).function, Code(value), Code(operand))
+
+
+class GreaterEqual(Threshold, function=np.greater_equal):
+    """True if x >= operand, column by column; never for NaN."""
+
+
+class Less(Threshold, function=np.less):
+    """True if x < operand, column by column; never for NaN."""
+
+
+class LessEqual(Threshold, function=np.less_equal):
+    """True if x <= operand, column by column; never for NaN."""
+
+
+class Equal(Threshold, function=np.equal):
+    """True if x == operand, column by column; never for NaN."""
+
+
+class NotEqual(Threshold, function=np.not_equal):
+    """True if x != operand, column by column; always for NaN."""
+
+
+class Where(Op):
+    """`yes` where x is true, else `no`: column by column, scalars meet every column."""
+
+    def infer(self, x: Type, yes: Type, no: Type) -> Type:
+        kinds = [numeric(kind, "where") for kind in (x, yes, no)]
+        expect(kinds[0].dtype == "bool", f"where chooses by bools, got {x}", "compare first: x > 0")
+        widths = {kind.width for kind in kinds if isinstance(kind, Vector)}
+        expect(len(widths) < 2, "where needs vectors of one width, or scalars")
+        dtype = promote(kinds[1].dtype, kinds[2].dtype)
+        return Vector(widths.pop(), dtype) if widths else Scalar(dtype)
+
+    def reference(self, x: Columns, yes: Columns, no: Columns) -> Columns:
+        return np.where(*meeting(x, yes, no))
+
+    def emit(self, e: Emitter, x: RowValue, yes: RowValue, no: RowValue) -> RowValue:
+        dtype = promote(yes.dtype, no.dtype)
+
+        def choose(_: str, mask: str, left: str, right: str) -> str:
+            both = e.cast(left, yes.dtype, dtype), e.cast(right, no.dtype, dtype)
+            return f"({both[0]} if {mask} else {both[1]})"
+
+        return e.map(choose, x, yes, no, dtype=dtype)

@@ -64,9 +64,6 @@ class OneHot(Op):
     def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
         return np.repeat(made[0], np.diff(self.starts.array))
 
-    def structure(self) -> tuple[object, ...]:
-        return (self.dtype,)
-
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         width, most = int(self.starts.array[-1]), Room(0, len(self.starts) - 1)
         one = native.Code(_one(self.dtype) if self.dtype != "bool" else "True", self.dtype)
@@ -82,7 +79,7 @@ def hot(x: Row, starts: Numbers, one: Number) -> Iterator[tuple[int, Number]]:
             yield column, one
 
 
-class LookUp(Op):
+class LookUp(Op, answers=("table", "other"), by_column=True):
     """The entry of each column's own table for its code; `other` for a code out of range.
 
     Column j's table is table[starts[j]:starts[j + 1]].
@@ -91,8 +88,6 @@ class LookUp(Op):
     table: Array
     starts: Array
     other: Array
-    answers = ("table", "other")
-    by_column = True
 
     def check(self) -> None:
         check_runs("look_up", self.starts, self.table.array.size, self.other)
@@ -100,17 +95,13 @@ class LookUp(Op):
             raise ParameterError("look_up needs one dtype for its table and for other codes")
 
     def infer(self, x: Type) -> Vector:
-        kind = _codes(x, len(self.other), "look_up")
-        return Vector(kind.width, self.table.dtype.name)
+        return Vector(_codes(x, len(self.other), "look_up").width, self.table.dtype.name)
 
     def reference(self, x: Columns) -> Columns:
         cuts = self.starts.array
         fine = (x >= 0) & (x < np.diff(cuts))
         padded = np.append(self.table.array, self.table.dtype.type(0))
         return np.where(fine, padded[np.where(fine, x + cuts[:-1], 0)], self.other.array)
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.table.dtype.name,)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         return native.columnwise(e, entry, x, self, dtype=self.table.dtype.name)

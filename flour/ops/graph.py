@@ -10,7 +10,6 @@ import numpy as np
 
 from flour.core.callables import Function
 from flour.core.check import expect, is_string, numeric
-from flour.core.emission import ScalarValue
 from flour.core.errors import (
     CoroutineEnded,
     FlourError,
@@ -22,10 +21,10 @@ from flour.core.errors import (
     is_count,
     is_number,
 )
-from flour.core.op import Arrays, Columns, Op
+from flour.core.op import Array, Arrays, Columns, Op
 from flour.core.reference import row_count
-from flour.core.sparse import Sparse
-from flour.core.types import Later, Scalar, Type, Vector, promote
+from flour.core.sparse import Sparse, densify
+from flour.core.types import Later, Scalar, Type, Vector, promote, width_of
 from flour.data.coerce import coerce
 
 if TYPE_CHECKING:
@@ -34,15 +33,13 @@ if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue
 
 
-class ModelCall(Op):
+class ModelCall(Op, method="", takes_later=True):
     """A model of the runtime on some flows; linking a graph puts its program in this place.
 
     `given` has a name for each flow that is passed by name, "" for the others. A plan that is part
     of the graph has no address: its `outputs` are the last inputs.
     """
 
-    method = ""
-    takes_later = True
     address: str
     given: tuple[str, ...]
     outputs: tuple[str, ...] = ()
@@ -56,15 +53,13 @@ class ModelCall(Op):
         return Later()
 
 
-class Deferred(Op):
+class Deferred(Op, method="", takes_later=True):
     """A word of the language on flows whose types are not known yet; linking a graph says it.
 
     `arguments` are data in which ("flow", 1) stands for the second input, and ("array", 0) for
     the first array: see flour.language.late.
     """
 
-    method = ""
-    takes_later = True
     word: str
     arguments: tuple[object, ...]
     arrays: Arrays = ()
@@ -73,14 +68,12 @@ class Deferred(Op):
         return Later()
 
 
-class Choose(Op):
+class Choose(Op, method=""):
     """The value behind the first condition that holds, else the last value.
 
     Inputs are the conditions, then their values, then what there is otherwise. In a graph, a value
     that takes a model to compute is computed only for the rows that ask for it.
     """
-
-    method = ""
 
     def infer(self, *inputs: Type) -> Type:
         values = _choices(inputs)
@@ -101,24 +94,18 @@ class Choose(Op):
         count = len(inputs) // 2
         dtype = promote(*(value.dtype for value in inputs[count:]))
 
-        def choose(*parts: str) -> str:
+        def choose(_: str, *parts: str) -> str:
             cells = [e.cast(parts[k], inputs[k].dtype, dtype) for k in range(count, len(parts))]
             made = cells.pop()
             for test, cell in reversed([*zip(parts[:count], cells, strict=True)]):
                 made = f"({cell} if {test} else {made})"
             return made
 
-        if all(isinstance(value, ScalarValue) for value in inputs):
-            parts = [value.expr for value in inputs if isinstance(value, ScalarValue)]
-            return e.let(choose(*parts), dtype)
-        width = next(v.width for v in inputs if not isinstance(v, ScalarValue))
-        return e.map(lambda _, *parts: choose(*parts), *inputs, dtype=dtype, width=width)
+        return e.map(choose, *inputs, dtype=dtype)
 
 
-class ChooseText(Op):
+class ChooseText(Op, method=""):
     """The string behind the first condition that holds, else the last one."""
-
-    method = ""
 
     def infer(self, *inputs: Type) -> Scalar:
         expect(all(map(is_string, _choices(inputs))), "strings and numbers share no choice")
@@ -168,18 +155,17 @@ def _is_from_outside(problem: BaseException) -> bool:
     return not cancelled or is_cancelled(asyncio.current_task())
 
 
-class Fetch(Op):
+class Fetch(Op, method="", takes_later=True, later=("within",)):
     """The answer of a user's coroutine for each row: a value that is waited for.
 
     It gets the values that are read, as Python's values and numpy's vectors; `together`, columns
     of all rows of a request. Of several coroutines, the first to answer counts. An answer that is
     late or fails is asked for again `retries` times, each after twice the pause, and then is
     `otherwise`: a value, or with `spare` the last input. With `per`, the input before it says for
-    which client a row is asked, and `limit` is for each client.
+    which client a row is asked, and `limit` is for each client. Numbers outside of `within`, the
+    least and the largest of all columns or of each, are no answers, and neither is NaN.
     """
 
-    method = ""
-    takes_later = True
     label: str
     function: object
     gives: object
@@ -193,6 +179,7 @@ class Fetch(Op):
     together: bool = False
     deadline: float = 0.0
     per: bool = False
+    within: Array = ()  # type: ignore[assignment]  # canonicalised like any array
 
     def check(self) -> None:
         functions = [isinstance(each, Function) for each in self.functions]
@@ -210,6 +197,23 @@ class Fetch(Op):
         check_values(options, "a fetch cannot have such an option", None)
         if self.otherwise:
             self.column([self.fallback])
+        ends, kind = self.within.array, self.gives
+        fine = (
+            isinstance(kind, Scalar | Vector)
+            and kind.dtype not in ("string", "bool")
+            and ends.shape in ((2, 1), (2, width_of(kind)))
+        )
+        if ends.size and not (fine and np.all((ends[0] <= ends[1]) & np.isfinite(ends))):
+            raise ParameterError(
+                "within= is the least and the largest number, of all columns or of each",
+                found=f"{ends.tolist()} for {kind}"[:120],
+            )
+
+    def ends(self, column: int) -> list[float]:
+        """The least and the largest number of a column, and the one in place of an answer."""
+        values: list[Any] = [_listed(each) for each in self.otherwise]
+        every = [*self.within.array, *map(np.ravel, values)]
+        return [float(each[column % len(each)]) for each in every]
 
     def infer(self, *inputs: Type) -> Type:
         expect(len(inputs) > self.spare + self.per, "a fetch reads at least one value")
@@ -264,6 +268,7 @@ class Fetch(Op):
             raise self.failed("None")
         if isinstance(answer, np.ndarray) and answer.dtype.kind == "O":
             answer = answer.tolist()
+        missing = list[int]()
         if self.together and isinstance(answer, list | tuple):
             missing = [row for row, each in enumerate(answer) if each is None]
             if missing and not self.otherwise:
@@ -274,6 +279,10 @@ class Fetch(Op):
         made = self.column(answer if self.together else [answer])
         if self.together and row_count(made) != row_count(values[0]):
             raise self.failed(f"{row_count(made)} values for {row_count(values[0])} rows")
+        if len(self.within):
+            known, (low, high) = np.delete(densify(made), missing, axis=0), self.within.array
+            if not np.all((low <= known) & (known <= high)):
+                raise self.failed(f"a number that is not within {self.within.array.tolist()}")
         return answer
 
     def column(self, values: Any) -> Columns:
@@ -312,10 +321,6 @@ class Fetch(Op):
 
         answers = await asyncio.gather(*(self.ask(*row) for row in rows))
         return [self.checked(answer, row) for answer, row in zip(answers, rows, strict=True)]
-
-
-#: Kinds of operators that a request waits for.
-WAITING: tuple[type[Op], ...] = (Fetch,)
 
 
 def _dismissed(task: Future[Any]) -> None:

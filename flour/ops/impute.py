@@ -23,12 +23,10 @@ from flour.ops.bases import Elementwise
 from flour.ops.categorise import HashTables, hash_tables, text_number
 
 
-class Marked(Elementwise, abstract=True):
+class Marked(Elementwise, abstract=True, takes_sparse=True, keeps_zero=True):
     """An operator that looks for a marker among numbers; the marker NaN matches NaN."""
 
     marker: float
-    takes_sparse = True
-    keeps_zero = True
 
     def output(self, kind: Vector | Scalar) -> Type:
         sparse = isinstance(kind, Vector) and kind.sparse
@@ -39,9 +37,6 @@ class Marked(Elementwise, abstract=True):
         )
         return super().output(kind)
 
-    def structure(self) -> tuple[object, ...]:
-        return (bool(np.isnan(self.marker)),)
-
 
 def is_marker(x: Number, marker: float) -> Any:
     """True if a number is the marker; NaN is NaN."""
@@ -50,10 +45,8 @@ def is_marker(x: Number, marker: float) -> Any:
     return x == number(marker, x.dtype if x.dtype in FLOATS else "float64")
 
 
-class IsMissing(Marked):
+class IsMissing(Marked, result="bool"):
     """True if x is missing: is the marker."""
-
-    result = "bool"
 
     def compute(self, x: NDArray[Any]) -> Any:
         return is_marker(x, self.marker)
@@ -87,10 +80,8 @@ def imputed(x: Number, value: Number, marker: float) -> Number:
 NAN, NONE, EITHER, TEXT = "nan", "none", "either", "text"
 
 
-class MarkedText(Op, abstract=True):
+class MarkedText(Op, abstract=True, by_column=True):
     """An operator that looks for a marker among strings."""
-
-    by_column = True
 
     marker: str
     text: Table
@@ -115,9 +106,6 @@ class MarkedText(Op, abstract=True):
         if self.marker == EITHER:
             return np.asarray(lost)
         return np.asarray(none if self.marker == NONE else lost & ~none)
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.marker,)
 
 
 class IsMissingText(MarkedText):

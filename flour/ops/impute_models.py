@@ -77,9 +77,6 @@ class ImputeNearest(Op):
 
     # --- native code -------------------------------------------------------------------------
 
-    def structure(self) -> tuple[object, ...]:
-        return (self.closeness,)
-
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         filled = native.write(e, filled_by_nearest, x, self, len(self.points))
         return native.held(e, filled, x.width, x.size)

@@ -39,11 +39,8 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {"none": _replaced, "add": np.add, "
 REDUCTIONS |= {"max": np.maximum, "min": np.minimum}
 
 
-class PickAt(Op):
+class PickAt(Op, method="", arity=Arity.ONE_TO_MANY):
     """The column of x that each index names; an index outside picks the nearest column."""
-
-    method = ""
-    arity = Arity.ONE_TO_MANY
 
     def infer(self, x: Type, places: Type) -> Vector:
         where = vector(places, self.name)
@@ -54,27 +51,22 @@ class PickAt(Op):
         return Vector(where.width, x.dtype)
 
     def reference(self, x: Columns, places: Columns) -> Columns:
-        inside = np.clip(places, 0, x.shape[1] - 1).astype(np.int64)
-        return np.take_along_axis(x, inside, axis=1)
+        return np.take_along_axis(x, np.clip(places, 0, x.shape[1] - 1).astype(np.int64), axis=1)
 
     def emit(self, e: Emitter, x: VectorValue, places: VectorValue) -> RowValue:
         values = native.indexable_row(e, x), native.Code(e.size(x.width - 1))
         return native.columnwise(e, nearest_entry, places, *values, dtype=x.dtype)
 
 
-class InRange(Op):
+class InRange(Op, refuses=True, method=""):
     """x as it is; a row is an error that has a number which is none of 0 to `size` - 1."""
 
-    method = ""
     size: int
 
     def infer(self, x: Type) -> Vector | Scalar:
         kind = numeric(x, "in_range")
         expect(kind.dtype in INTS, f"indices are whole numbers, got {x}")
         return kind
-
-    def refuses_rows(self) -> bool:
-        return True
 
     def reference(self, x: Columns) -> Columns:
         bad = (x < 0) | (x >= self.size)
@@ -106,14 +98,13 @@ def check_indices(x: Row, count: int) -> None:
         refuse()
 
 
-class PutAt(Op):
+class PutAt(Op, method=""):
     """x with some columns set: each update goes where its index says, in order.
 
     With a reduction, the update is added to what is there, or multiplied, or the larger or smaller
     of both stays. An index outside means the nearest column.
     """
 
-    method = ""
     reduction: str = "none"
 
     def check(self) -> None:
@@ -121,9 +112,6 @@ class PutAt(Op):
             raise ParameterError(
                 f"there is no reduction {self.reduction!r}", hint=", ".join(REDUCTIONS)
             )
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.reduction,)
 
     def infer(self, x: Type, places: Type, updates: Type) -> Vector:
         kind, where, new = (vector(item, self.name) for item in (x, places, updates))
@@ -161,14 +149,12 @@ def put_at(x: Row, places: Row, updates: Row, merged: Callable[..., Any], width:
     return result
 
 
-class MatrixProducts(Op):
+class MatrixProducts(Op, method="", arity=Arity.AGGREGATE):
     """Matrix products of two flows: `count` times (left, inner) @ (inner, right), side by side."""
 
-    method = ""
     left: int
     inner: int
     right: int
-    arity = Arity.AGGREGATE
 
     def check(self) -> None:
         if min(self.left, self.inner, self.right) < 1:
@@ -191,8 +177,7 @@ class MatrixProducts(Op):
     def emit(self, e: Emitter, x: VectorValue, y: VectorValue) -> RowValue:
         count = x.width // (self.left * self.inner)
         width = count * self.left * self.right
-        products = native.write(e, matrix_products, x, y, self, count, width)
-        return native.held(e, products, width)
+        return native.held(e, native.write(e, matrix_products, x, y, self, count, width), width)
 
 
 def matrix_products(x: Row, y: Row, op: Any, count: int, width: int) -> Any:

@@ -1,7 +1,8 @@
-"""Piecewise linear maps along fitted grids, and the normal distribution's quantiles."""
+"""Piecewise linear maps along fitted grids or curves, and the normal distribution's quantiles."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,10 +10,11 @@ import numpy as np
 from numpy import isnan, log, sqrt
 from numpy.typing import NDArray
 
-from flour.core.check import expect, fitted, is_float, vector
-from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+from flour.core import words
+from flour.core.check import expect, fitted, is_float, numeric, vector
+from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
-from flour.core.native import Code, expression
+from flour.core.native import Code, FittedNumbers, expression
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import Extent, Type, Vector
@@ -23,7 +25,7 @@ from flour.language.flow import Flow
 from flour.ops.bases import FloatElementwise
 
 
-class Ranks(Op):
+class Ranks(Op, largest_result=1.0, takes_sparse=True, cuts=True, monotone=True):
     """The rank of each number among its column's quantiles, from 0 to 1.
 
     Between two quantiles the rank is interpolated from below and from above, and the mean
@@ -35,10 +37,6 @@ class Ranks(Op):
     ranks: Array
     margin: float = 0.0
     sparse: bool = False
-    largest_result = 1.0
-    takes_sparse = True
-    cuts = True
-    monotone = True
 
     def check(self) -> None:
         shape = self.quantiles.shape
@@ -79,20 +77,15 @@ class Ranks(Op):
         result = np.where(np.isnan(x), x, result)
         return np.where(x == 0, x, result) if self.sparse else result
 
-    def structure(self) -> tuple[object, ...]:
-        return (self.margin > 0, self.sparse)
-
-    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
         count = ScalarValue(e.size(self.quantiles.shape[1]), "int64")
         margin = ScalarValue(e.number(self.margin, x.dtype), x.dtype)
         how = self.quantiles, self.ranks, count, margin if self.margin else None
-        return e.map(
-            lambda j, v: expression(e, rank, Code(v, x.dtype), Code(j), *how, sparse=self.sparse),
-            x,
-            dtype=x.dtype,
-            width=x.width,
-            keeps_zero=self.sparse,
-        )
+
+        def ranked(j: str, v: str) -> str:
+            return expression(e, rank, Code(v, x.dtype), Code(j), *how, sparse=self.sparse)
+
+        return e.map(ranked, x, dtype=x.dtype, keeps_zero=self.sparse)
 
 
 def rank(
@@ -159,10 +152,8 @@ def last_place(
 _SPARSE = "import with sample= a few sparse rows"
 
 
-class NormalQuantile(FloatElementwise):
+class NormalQuantile(FloatElementwise, monotone=True):
     """The number that a standard normal variable stays below with probability x."""
-
-    monotone = True
 
     def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
         return Extent(inputs[0].nan or inputs[0].largest > 1)
@@ -177,28 +168,24 @@ class NormalQuantile(FloatElementwise):
         quantile = np.where((p == 0) | (p == 1), np.copysign(np.inf, q), quantile)
         return np.where((p < 0) | (p > 1) | np.isnan(p), np.nan, quantile).astype(x.dtype)
 
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return expression(e, quantile, x)
-
-
-def quantile(x: Number) -> Number:
-    """The number that a standard normal variable stays below with probability x."""
-    p = cast(x, "float64")
-    q = p - 0.5
-    result = q * 0.0
-    if abs(q) <= 0.425:
-        result = q * _ratio(_MIDDLE, 0.180625 - q * q)
-    else:
-        r = sqrt(-log(p if q <= 0.0 else 1.0 - p))
-        if r <= 5.0:
-            r = r - 1.6
-            result = _ratio(_SIDE, r)
+    @staticmethod
+    def native(x: Number) -> Number:
+        p = cast(x, "float64")
+        q = p - 0.5
+        result = q * 0.0
+        if abs(q) <= 0.425:
+            result = q * _ratio(_MIDDLE, 0.180625 - q * q)
         else:
-            # At 0 and 1 the ratio is infinity over infinity; the answer is infinity itself.
-            result = _ratio(_TAIL, r - 5.0) if r < 1e300 else r
-        if q < 0.0:
-            result = -result
-    return cast(result, x.dtype)
+            r = sqrt(-log(p if q <= 0.0 else 1.0 - p))
+            if r <= 5.0:
+                r = r - 1.6
+                result = _ratio(_SIDE, r)
+            else:
+                # At 0 and 1 the ratio is infinity over infinity; the answer is infinity itself.
+                result = _ratio(_TAIL, r - 5.0) if r < 1e300 else r
+            if q < 0.0:
+                result = -result
+        return cast(result, x.dtype)
 
 
 Ratio = tuple[tuple[float, ...], tuple[float, ...]]
@@ -286,3 +273,82 @@ def _quantile_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
 
 _MARGIN = 1e-7
 _STOP = _MARGIN - np.spacing(1)
+
+
+class Interpolate(FloatElementwise):
+    """The height at x of the straight lines between (knots, heights); NaN outside them.
+
+    Knots ascend. In float64 a number that is a knot gets exactly its height; in float32 it is
+    reached along the line from the left (numpy interpolates float64, scipy the rest).
+    """
+
+    knots: Array
+    heights: Array
+
+    def cuts_behind(self, *sources: Op) -> bool:
+        return sources[0].name != "Clip"  # only beyond the ends, where it answers NaN
+
+    def check(self) -> None:
+        knots: Any = self.knots.array
+        if knots.ndim != 1 or len(knots) < 2 or self.heights.shape != knots.shape:
+            raise ParameterError("two knots or more are needed, and a height for each")
+        if not np.all(knots[1:] > knots[:-1]):
+            raise ParameterError("knots must ascend")
+
+    def infer(self, x: Type) -> Type:
+        return self.output(numeric(x, "interpolate"))
+
+    def _exact(self, dtype: str) -> bool:
+        return dtype == "float64"
+
+    def compute(self, x: NDArray[Any]) -> Any:
+        knots, heights = (side.array.astype(x.dtype) for side in (self.knots, self.heights))
+        inside = (x >= knots[0]) & (x <= knots[-1])
+        if self._exact(x.dtype.name):
+            return np.where(inside, np.interp(x, knots, heights), np.nan)
+        high = np.searchsorted(knots, x).clip(1, len(knots) - 1)
+        low = high - 1
+        slope = (heights[high] - heights[low]) / (knots[high] - knots[low])
+        return np.where(inside, slope * (x - knots[low]) + heights[low], x.dtype.type(np.nan))
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        end = ScalarValue(e.size(len(self.knots) - 1), "int64")
+        knots, heights = FittedNumbers(self.knots, x.dtype), FittedNumbers(self.heights, x.dtype)
+        return expression(e, height, x, knots, heights, end, exact=self._exact(x.dtype))
+
+
+def height(
+    x: Number, knots: words.Numbers, heights: words.Numbers, end: int, *, exact: bool
+) -> Number:
+    """The height of the lines at x."""
+    result = like(x, math.nan)
+    if x >= knots[0] and x <= knots[end]:
+        low = last_place(knots, end, x, np.less_equal if exact else np.less)
+        high = low + 1
+        rise = (heights[high] - heights[low]) / (knots[high] - knots[low])
+        result = rise * (x - knots[low]) + heights[low]
+        if exact:
+            for index in (low, high):
+                if x == knots[index]:
+                    result = heights[index]
+    return result
+
+
+@adapts("sklearn.isotonic.IsotonicRegression")
+def _isotonic(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
+    to.need(
+        fit.out_of_bounds != "raise",
+        "out_of_bounds='raise' stops the library at rows outside the range it was fitted on",
+        "use out_of_bounds='clip' or 'nan'",
+    )
+    value = isotonic(fit, to.matrix(x).cast(str(fit.X_thresholds_.dtype.name)).element(0))
+    return {"value": value, "features": value}
+
+
+def isotonic(fit: Fitted, x: Flow) -> Flow:
+    """The fitted curve at x, which is a number in the dtype of its knots."""
+    if len(fit.X_thresholds_) == 1:
+        return x.fill(fit.y_thresholds_.astype(fit.X_thresholds_.dtype), scalar=True)
+    if fit.out_of_bounds == "clip":
+        x = x.clip(fit.X_min_, fit.X_max_)
+    return x.interpolate(fit.X_thresholds_, fit.y_thresholds_)

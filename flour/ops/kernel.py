@@ -10,9 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.emission import Emitter, ScalarValue
-from flour.core.native import expression
-from flour.core.words import Number, number
+from flour.core.check import expect, fitted, vector
+from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+from flour.core.errors import ParameterError
+from flour.core.native import FittedNumbers, expression, held, write
+from flour.core.op import Arity, Array, Bound, Columns, Op
+from flour.core.types import Type, Vector
+from flour.core.words import Number, Numbers, Row, added, indexable, number, scratch, size
+from flour.core.words import fitted as fitted_numbers
 from flour.language.adapters import Importer
 from flour.language.flow import Flow
 from flour.ops.bases import FloatElementwise
@@ -66,7 +71,12 @@ def pairwise_kernel(
         return cosine_similarity(to.promoted(x, points), points)
     if metric == "laplacian":
         return to.doubles(x).distances(points, "manhattan").multiply(-gamma).exp()
-    return _chi2(x, points, metric, to, gamma)
+    # For histograms. On float32 training data the library subtracts in float32.
+    to.need(
+        points.dtype != np.float32, f"{metric!r} on float32 training data rounds in its own way"
+    )
+    kernel = to.doubles(x).distances(points, "chi2").negate()
+    return kernel if metric == "additive_chi2" else kernel.multiply(gamma).exp()
 
 
 _PRODUCTS = ("linear", "poly", "polynomial", "sigmoid")
@@ -83,10 +93,41 @@ def _product(
     return shifted.tanh() if metric == "sigmoid" else shifted.power(float(degree))
 
 
-def _chi2(x: Flow, points: NDArray[Any], metric: str, to: Importer, gamma: float) -> Flow:
-    """For histograms. On float32 training data the library subtracts in float32."""
-    to.need(
-        points.dtype != np.float32, f"{metric!r} on float32 training data rounds in its own way"
-    )
-    kernel = to.doubles(x).distances(points, "chi2").negate()
-    return kernel if metric == "additive_chi2" else kernel.multiply(gamma).exp()
+class SolveLower(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE):
+    """The y for which matrix @ y = x; the matrix is lower triangular."""
+
+    matrix: Array
+
+    def check(self) -> None:
+        shape = self.matrix.shape
+        if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
+            raise ParameterError("a triangular matrix is square", found=str(shape))
+
+    def infer(self, x: Type) -> Vector:
+        kind = vector(x, "solve_lower")
+        fitted(self.matrix.shape[0], kind, "solve_lower")
+        expect(kind.dtype == "float64", f"solve_lower computes in float64, got {kind}")
+        return kind.having(sparse=False)
+
+    def reference(self, x: Columns) -> Columns:
+        matrix, solution = self.matrix.array.astype(np.float64), np.array(x)
+        for i in range(x.shape[1]):
+            solution[:, i] -= solution[:, :i] @ matrix[i, :i]
+            solution[:, i] /= matrix[i, i]
+        return solution
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        matrix = FittedNumbers(self.matrix, "float64")
+        return held(e, *write(e, solved, x, matrix, self.matrix.shape[0]))
+
+
+def solved(x: Row, matrix: Numbers, rows: int) -> Any:
+    """The solution, from the first number to the last."""
+    columns, count = indexable(x), size(rows)
+    solution, entries = scratch("float64", rows), fitted_numbers(matrix)
+    for i in range(count):
+        total = 0.0
+        for j in range(i):
+            total = added(total, entries[i * count + j] * solution[j])
+        solution[i] = (columns[i] - total) / entries[i * count + i]
+    return solution, rows, len(x)

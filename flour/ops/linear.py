@@ -39,7 +39,7 @@ from flour.ops.product import multiply, product
 _FEW = 4
 
 
-class Linear(Op):
+class Linear(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE, takes_sparse=True):
     """x @ weights.T + bias: one output per row of `weights`, in numpy's promoted dtype.
 
     An empty bias adds nothing.
@@ -47,9 +47,6 @@ class Linear(Op):
 
     weights: Array
     bias: Array
-    arity = Arity.AGGREGATE
-    bound = Bound.COMPUTE
-    takes_sparse = True
 
     def check(self) -> None:
         shape, bias = self.weights.shape, self.bias.shape
@@ -86,10 +83,6 @@ class Linear(Op):
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [weights @ self.weights.array.astype(np.float64)]
-
-    def structure(self) -> tuple[object, ...]:
-        outs = self.weights.shape[0]
-        return (outs if outs <= _FEW else 0, len(self.bias) > 0)
 
     def wants_kernel(self, *inputs: Type) -> bool:
         (x,) = inputs

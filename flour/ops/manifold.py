@@ -28,14 +28,13 @@ from flour.core.words import (
 from flour.core.words import fitted as fitted_numbers
 
 
-class ShortestWay(Op):
+class ShortestWay(Op, arity=Arity.AGGREGATE):
     """The way to each column of a table by the best of some rows: their distance plus the table's.
 
     `places` picks rows of the table; a number outside it picks its nearest row.
     """
 
     table: Array
-    arity = Arity.AGGREGATE
 
     def check(self) -> None:
         if self.table.array.ndim != 2 or not len(self.table):
@@ -53,8 +52,7 @@ class ShortestWay(Op):
 
     def reference(self, places: Columns, distances: Columns) -> Columns:
         table: Any = self.table.array
-        rows = table[np.clip(places, 0, len(table) - 1)]
-        return (rows + distances[:, :, None]).min(axis=1)
+        return (table[np.clip(places, 0, len(table) - 1)] + distances[:, :, None]).min(axis=1)
 
     def emit(self, e: Emitter, places: VectorValue, distances: VectorValue) -> RowValue:
         dtype = promote(distances.dtype, self.table.dtype.name)
@@ -74,7 +72,7 @@ def shortest(places: Row, distances: Row, table: Numbers, rows: int, width: int,
     return best, width, count
 
 
-class Barycentre(Op):
+class Barycentre(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE):
     """The weights with which some rows of `points` add up to x as nearly as they can.
 
     `places` picks the rows. The weights add up to one; `reg` times the sum of squared distances
@@ -83,8 +81,6 @@ class Barycentre(Op):
 
     points: Array
     reg: float
-    arity = Arity.AGGREGATE
-    bound = Bound.COMPUTE
 
     def check(self) -> None:
         if self.points.array.ndim != 2 or not len(self.points):

@@ -20,11 +20,10 @@ from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 
 
-class SumRuns(Op):
+class SumRuns(Op, arity=Arity.AGGREGATE):
     """The sum of every `run` consecutive columns."""
 
     run: int
-    arity = Arity.AGGREGATE
 
     def check(self) -> None:
         if self.run < 1:
@@ -161,8 +160,7 @@ def _spherical(fit: Fitted, x: Flow, to: Importer) -> Flow:
     precisions, x = fit.precisions_cholesky_**2, to.floats(x)
     constant = np.sum(fit.means_**2, axis=1) * precisions
     crossed = x.linear(-2.0 * fit.means_, []).multiply(precisions).add(constant)
-    length = x.square().sum()
-    return crossed + length.as_vector().linear(precisions[:, None], [])
+    return crossed + x.square().sum().as_vector().linear(precisions[:, None], [])
 
 
 _FORMS: dict[str, Callable[[Fitted, Flow, Importer], Flow]] = {

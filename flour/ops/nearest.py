@@ -39,7 +39,7 @@ from flour.ops.tree_search import arrange, push
 LARGEST = sys.float_info.max
 
 
-class Nearest(Op):
+class Nearest(Op, cuts=True, arity=Arity.ONE_TO_MANY):
     """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last.
 
     With `heap`, equals for the last place are chosen as scikit-learn's heap does, which gives the
@@ -48,8 +48,6 @@ class Nearest(Op):
 
     count: int
     heap: bool = False
-    cuts = True
-    arity = Arity.ONE_TO_MANY
 
     def check(self) -> None:
         if self.count < 1:
@@ -65,9 +63,6 @@ class Nearest(Op):
             found = [nearest_by_heap(row, self.count)[0] for row in x]
             return np.array(found, np.int64).reshape(len(x), self.count)
         return np.argsort(x, axis=1, kind="stable")[:, : self.count]
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.heap,)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         return held(e, *write(e, nearest_by_heap if self.heap else nearest, x, self.count))
@@ -132,12 +127,11 @@ class Gather(Op):
 
     def emit(self, e: Emitter, x: VectorValue, places: VectorValue) -> RowValue:
         columns, last = indexable_row(e, x), e.let(f"{x.size} - 1", "int64")
-        return e.map(
-            lambda _, v: expression(e, picked, columns, Code(v, places.dtype), last),
-            places,
-            dtype=x.dtype,
-            width=places.width,
-        )
+
+        def entry(_: str, v: str) -> str:
+            return expression(e, picked, columns, Code(v, places.dtype), last)
+
+        return e.map(entry, places, dtype=x.dtype)
 
 
 def picked(x: Row, place: Number, last: int) -> Number:
@@ -146,15 +140,13 @@ def picked(x: Row, place: Number, last: int) -> Number:
     return x[inside]
 
 
-class WeightedRows(Op):
+class WeightedRows(Op, method="", arity=Arity.AGGREGATE):
     """The rows of a table that a vector of numbers picks, added up, each times its weight if given.
 
     A number outside the table picks its nearest row.
     """
 
-    method = ""
     table: Array
-    arity = Arity.AGGREGATE
 
     def check(self) -> None:
         if self.table.array.ndim != 2 or not len(self.table):
@@ -205,11 +197,10 @@ def added_rows(places: Row, weights: Row | None, table: Numbers, rows: int, widt
     return sums, width, count
 
 
-class Votes(Op):
+class Votes(Op, arity=Arity.AGGREGATE):
     """The total weight of each of `classes` codes, from codes and (if given) their weights."""
 
     classes: int
-    arity = Arity.AGGREGATE
 
     def infer(self, codes: Type, weights: Type | None = None) -> Vector:
         kind = vector(codes, "votes")
@@ -262,8 +253,7 @@ class Closeness(Op):
         mask = np.ones(x.shape, bool) if among is None else among != 0
         inverse = np.where(mask, 1 / x, 0)
         endless = np.isinf(inverse)
-        inverse = np.where(endless.any(axis=1, keepdims=True), endless, inverse)
-        return inverse.astype(x.dtype)
+        return np.where(endless.any(axis=1, keepdims=True), endless, inverse).astype(x.dtype)
 
     def emit(self, e: Emitter, x: VectorValue, among: VectorValue | None = None) -> RowValue:
         return listed(e, write(e, closeness, x, among, x.width), x.dtype, x.width)
@@ -288,11 +278,10 @@ def weight_among(weight: Number, endless: Any) -> Number:
     return infinite if endless else weight
 
 
-class Scatter(Op):
+class Scatter(Op, keeps_zero=True):
     """A sparse vector of `width` columns, each value in the column that `places` gives it."""
 
     width: int
-    keeps_zero = True
 
     def infer(self, places: Type, values: Type) -> Vector:
         picked, stored = vector(places, "scatter"), vector(values, "scatter")
@@ -326,8 +315,5 @@ def scattered(push: Callable[..., None], places: Row, values: Row, last: int) ->
         push(column, value)
 
 
-class Maximum(Binary):
+class Maximum(Binary, commutative=True, function=np.maximum):
     """The larger of two flows, column by column; NaN if either is NaN."""
-
-    commutative = True
-    function = np.maximum

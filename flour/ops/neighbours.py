@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from flour.language.adapters import Fitted, Importer, adapts, declines, of_logarithms
 from flour.language.flow import Flow
-from flour.ops.metrics import METRICS
+from flour.ops.distance import METRICS
 from flour.ops.nearest import Closeness, Maximum, Scatter, Votes, WeightedRows
 from flour.ops.tree_search import REDUCED, TreeNearest, tree_nodes
 
@@ -62,7 +62,8 @@ def reach(fit: Fitted, x: Flow, to: Importer) -> Reach:
         wide = to.floats(x).squared_distances(points.astype(np.float64))
         return Reach(wide, to.floats(x).squared_distances(points), squared=True)
     if metric == "cosine":
-        return _same(cosine_distances(to.doubles(x), points.astype(np.float64)))
+        similar = cosine_similarity(to.doubles(x), points.astype(np.float64))
+        return _same(similar.multiply(-1.0).add(1.0).clip(0.0, 2.0))
     to.need(metric in METRICS, f"distances by {metric!r} are not native yet", _METRICS)
     brute = fit._fit_method == "brute"
     to.need(
@@ -97,12 +98,6 @@ def fitted_points(points: NDArray[Any], to: Importer) -> Any:
     return dense if dense.dtype == np.float32 else dense.astype(np.float64)
 
 
-def cosine_distances(x: Flow, points: NDArray[Any]) -> Flow:
-    """1 - the cosine of the angle to each point, within [0, 2]."""
-    similar = cosine_similarity(x, points)
-    return similar.multiply(-1.0).add(1.0).clip(0.0, 2.0)
-
-
 def cosine_similarity(x: Flow, points: NDArray[Any]) -> Flow:
     """The cosine of the angle to each point; rows of zeros are at right angles to all."""
     lengths = np.sqrt(np.einsum("ij,ij->i", points, points))
@@ -130,8 +125,7 @@ def _in_tree(fit: Fitted, x: Flow, to: Importer, count: int, metric: str) -> Flo
     if fit._fit_method not in ("kd_tree", "ball_tree") or metric not in REDUCED or weighed:
         return None
     ball, p = fit._fit_method == "ball_tree", float(fit.effective_metric_params_.get("p", 2.0))
-    search = tree_nearest(fit._tree, count, metric, p, ball=ball)
-    return search(to.doubles(x))
+    return tree_nearest(fit._tree, count, metric, p, ball=ball)(to.doubles(x))
 
 
 def tree_nearest(tree: Any, count: int, metric: str, p: float, *, ball: bool) -> TreeNearest:

@@ -31,10 +31,10 @@ from flour.core.errors import ParameterError
 from flour.core.native import Code, expression
 from flour.core.op import Arity, Columns, Op, Table
 from flour.core.sparse import Sparse
-from flour.core.types import ANYTHING, Extent, Tokens, Type, Vector, dtype_name
+from flour.core.types import ANYTHING, Extent, Type, Vector, dtype_name
 from flour.core.words import Number, Numbers, cast, one
 from flour.ops.bases import FloatElementwise
-from flour.ops.text import SLACK, Placed, document, looked_up, numbered
+from flour.ops.text import SLACK, Placed, ToWords, document, looked_up, numbered
 from flour.strings import unicode
 from flour.strings.dictionary import triples
 from flour.strings.hashing import murmur3
@@ -51,18 +51,34 @@ LONGEST = 1000
 _DAMPED = 4096
 
 
-class WordNgrams(Op):
+class Ngrams(Op, abstract=True, arity=Arity.ONE_TO_MANY):
+    """N-grams of `low` to `high` words or characters."""
+
+    def _lengths(self) -> tuple[int, int]:
+        fields = self.fields()
+        return fields["low"], fields["high"]
+
+    def check(self) -> None:
+        check_counts(*self._lengths(), getattr(self, "dtype", "int64"))
+
+    def runs_native(self) -> bool:
+        return self._lengths()[1] <= LONGEST
+
+    def placed(self, document: str, words: Sequence[Placed]) -> list[Placed]:
+        """All n-grams, with their places in the document."""
+        if not self.reads_characters:
+            return placed_phrases(words, *self._lengths())
+        within_words = self.fields()["within_words"]
+        return placed_runs(document, *self._lengths(), within_words=within_words)
+
+
+class WordNgrams(Ngrams, counting=True):
     """The count of each phrase of the vocabulary, `low` to `high` words long."""
 
     vocabulary: Table
     low: int = 1
     high: int = 1
     dtype: str = "float64"
-    counting = True
-    arity = Arity.ONE_TO_MANY
-
-    def check(self) -> None:
-        check_counts(self.low, self.high, self.dtype)
 
     def infer(self, x: Type) -> Vector:
         tokens(x, self.name)
@@ -72,19 +88,9 @@ class WordNgrams(Op):
         phrases = (word_ngrams(words, self.low, self.high) for words in x)
         return counted(phrases, self.vocabulary, self.dtype)
 
-    def placed(self, _document: str, words: Sequence[Placed]) -> list[Placed]:
-        """All phrases, with their places in the document."""
-        return placed_phrases(words, self.low, self.high)
-
     def terms(self, column: int, _words: Iterable[str]) -> list[str]:
         """The terms that a column counts."""
         return [self.vocabulary[column]]
-
-    def runs_native(self) -> bool:
-        return self.high <= LONGEST
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.dtype, self.high > 1)
 
     def emit(self, e: Emitter, x: TokensValue) -> VectorValue:
         width, cuts = len(self.vocabulary), self.high - self.low + 1
@@ -99,7 +105,7 @@ class WordNgrams(Op):
         return counts.vector(self.dtype)
 
 
-class CharNgrams(Op):
+class CharNgrams(Ngrams, counting=True, reads_characters=True):
     """The count of each run of `low` to `high` characters that is in the vocabulary.
 
     Runs of white space count as one space. With `within_words` no run crosses the edge of a word,
@@ -111,12 +117,6 @@ class CharNgrams(Op):
     high: int = 1
     within_words: bool = False
     dtype: str = "float64"
-    counting = True
-    arity = Arity.ONE_TO_MANY
-    reads_characters = True
-
-    def check(self) -> None:
-        check_counts(self.low, self.high, self.dtype)
 
     def infer(self, x: Type) -> Vector:
         text(x, self.name)
@@ -127,19 +127,9 @@ class CharNgrams(Op):
         runs = (cut(document, self.low, self.high) for document in x)
         return counted(runs, self.vocabulary, self.dtype)
 
-    def placed(self, document: str, _words: Sequence[Placed]) -> list[Placed]:
-        """All runs, with their places in the document."""
-        return placed_runs(document, self.low, self.high, within_words=self.within_words)
-
     def terms(self, column: int, _words: Iterable[str]) -> list[str]:
         """The terms that a column counts."""
         return [self.vocabulary[column]]
-
-    def runs_native(self) -> bool:
-        return self.high <= LONGEST
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.dtype, self.within_words)
 
     def emit(self, e: Emitter, x: Value) -> VectorValue:
         letters = _letters(e, document(e, x), within_words=self.within_words)
@@ -238,7 +228,7 @@ def stacked(rows: Sequence[tuple[Any, Any]], width: int, dtype: str) -> Sparse:
 # --- hashing --------------------------------------------------------------------------------------
 
 
-class Hashing(Op):
+class Hashing(Op, arity=Arity.ONE_TO_MANY):
     """Words added up in the column their hash names; half of them negated with `signed`.
 
     `binary` makes every column that any word fell into a one, even where signs cancelled.
@@ -248,7 +238,6 @@ class Hashing(Op):
     signed: bool = True
     binary: bool = False
     dtype: str = "float64"
-    arity = Arity.ONE_TO_MANY
 
     def check(self) -> None:
         if self.width < 1:
@@ -263,8 +252,7 @@ class Hashing(Op):
         return Vector(self.width, self.dtype, sparse=True)
 
     def reference(self, x: Columns) -> Columns:
-        rows = [self._row(words) for words in x]
-        return stacked(rows, self.width, self.dtype)
+        return stacked([self._row(words) for words in x], self.width, self.dtype)
 
     def _row(self, words: Iterable[str]) -> tuple[Any, Any]:
         sums: dict[int, int] = {}
@@ -286,44 +274,22 @@ class Hashing(Op):
         """Those of a document's words that fall into a column."""
         return [word for word in words if self._hashed(word)[1] == column]
 
-    def structure(self) -> tuple[object, ...]:
-        return (self.dtype, self.binary)
-
     def emit(self, e: Emitter, x: TokensValue) -> VectorValue:
         counts = _Counts(e, x.most, self.width)
         width, signed = e.size(self.width), e.size(self.signed)
         counts.line(f"text_hashed({x.base}, {x.slices}, {x.number}, {width}, {signed}, ")
-        with e.block(f"if {counts.length} < 0:"):
-            e.line("return 1")
+        e.refuse(f"{counts.length} < 0")
         return counts.vector(self.dtype, less=_MIDDLE, binary=self.binary)
 
 
-class Phrases(Op):
+class Phrases(Ngrams, ToWords, takes=tokens):
     """All phrases of `low` to `high` words, as words themselves."""
 
     low: int = 1
     high: int = 1
-    arity = Arity.ONE_TO_MANY
-
-    def check(self) -> None:
-        check_counts(self.low, self.high, "int64")
-
-    def infer(self, x: Type) -> Tokens:
-        tokens(x, self.name)
-        return Tokens()
 
     def reference(self, x: Columns) -> Columns:
         return [list(word_ngrams(words, self.low, self.high)) for words in x]
-
-    def placed(self, _document: str, words: Sequence[Placed]) -> list[Placed]:
-        """All phrases, with their places in the document."""
-        return placed_phrases(words, self.low, self.high)
-
-    def runs_native(self) -> bool:
-        return self.high <= LONGEST
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.high > 1,)
 
     def emit(self, e: Emitter, x: TokensValue) -> TokensValue:
         if self.high == 1:
@@ -340,42 +306,25 @@ class Phrases(Op):
         )
 
 
-class Runs(Op):
+class Runs(Ngrams, ToWords, reads_characters=True):
     """All runs of `low` to `high` characters, as words."""
 
     low: int = 1
     high: int = 1
     within_words: bool = False
-    arity = Arity.ONE_TO_MANY
-    reads_characters = True
-
-    def check(self) -> None:
-        check_counts(self.low, self.high, "int64")
-
-    def infer(self, x: Type) -> Tokens:
-        text(x, self.name)
-        return Tokens()
 
     def reference(self, x: Columns) -> Columns:
         cut = runs_in_words if self.within_words else char_ngrams
         return [list(cut(document, self.low, self.high)) for document in x]
-
-    def placed(self, document: str, _words: Sequence[Placed]) -> list[Placed]:
-        """All runs, with their places in the document."""
-        return placed_runs(document, self.low, self.high, within_words=self.within_words)
-
-    def runs_native(self) -> bool:
-        return self.high <= LONGEST
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.within_words,)
 
     def emit(self, e: Emitter, x: Value) -> TokensValue:
         letters = _letters(e, document(e, x), within_words=self.within_words)
         sizes = range(self.low, self.high + 1)
         most = _characters(letters).times(len(sizes))
         slices, count = e.room(most.times(8)), e.fresh("k")
-        call = _runs_call(e, letters, "0", (self.low, self.high), words=self.within_words)
+        low, high = map(e.size, (self.low, self.high))
+        intrinsic = "text_word_runs" if self.within_words else "text_runs"
+        call = f"{intrinsic}({letters.where}, {letters.size}, 0, {low}, {high}"
         e.line(f"{e.fresh('k')}, {count} = {call}, {slices}, {e.size(2**62)})")
         return TokensValue(letters.where, slices, count, most, most.times(4 * self.high + 1))
 
@@ -474,14 +423,6 @@ def count_runs(
     return counts.vector(dtype)
 
 
-def _runs_call(
-    e: Emitter, letters: TextValue, position: str, sizes: tuple[int, int], *, words: bool
-) -> str:
-    low, high = map(e.size, sizes)
-    intrinsic = "text_word_runs" if words else "text_runs"
-    return f"{intrinsic}({letters.where}, {letters.size}, {position}, {low}, {high}"
-
-
 def _chunk(e: Emitter, least: int, most: int = CHUNK) -> tuple[str, str]:
     """A list for some n-grams, and its capacity."""
     most = max(most, least)
@@ -546,11 +487,8 @@ class _Counts:
 # --- weighting ------------------------------------------------------------------------------------
 
 
-class Damp(FloatElementwise):
+class Damp(FloatElementwise, keeps_zero=True, takes_sparse=True):
     """1 + log(x) where x is not zero: many occurrences count less than each would."""
-
-    keeps_zero = True
-    takes_sparse = True
 
     def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
         return Extent(nan=False, largest=1e5) if inputs[0].counts else ANYTHING

@@ -26,10 +26,8 @@ def text_of(value: float | np.number[Any] | np.bool_) -> str:
     return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"
 
 
-class WriteFloats(Op):
+class WriteFloats(Op, method=""):
     """Each float as a string of at most eight digits."""
-
-    method = ""
 
     def infer(self, x: Type) -> Vector | Scalar:
         return _strings_of(x, FLOATS)
@@ -51,11 +49,8 @@ def _texts(x: Columns) -> Columns:
     return texts.reshape(x.shape)
 
 
-class WriteWhole(Op):
+class WriteWhole(Op, method="", makes_strings=True):
     """Each whole number as a string of digits."""
-
-    method = ""
-    makes_strings = True
 
     def infer(self, x: Type) -> Vector | Scalar:
         return _strings_of(x, (*INTS, "bool"))
@@ -72,9 +67,7 @@ class WriteWhole(Op):
             base = e.let(f"{cells} + {8 * _CELL} * ({j})", "int64").expr
             return _written(e, base, value, least=0 if x.dtype == "uint64" else -(10**_DIGITS))
 
-        if isinstance(x, ScalarValue):
-            return ScalarValue(cell("0", x.expr), "string")
-        return e.map(cell, x, dtype="string", width=width)
+        return e.map(cell, x, dtype="string")
 
 
 # --- native code ----------------------------------------------------------------------------------
@@ -86,7 +79,7 @@ _CELL = 5
 def _written(e: Emitter, cell: str, value: str, least: int) -> str:
     """The cell with a whole number's digits; one below `least` (a wrapped uint64) is refused."""
     number = e.var(f"int64({value})")
-    _refuse(e, f"{number} > {10**_DIGITS} or {number} < {least}")
+    e.refuse(f"{number} > {10**_DIGITS} or {number} < {least}")
     text, size = e.let(f"{cell} + 16", "int64").expr, e.var("int64(0)")
     with e.block(f"if {number} < 0:"):
         e.line(f"st_uint8({text}, 0, 45)")
@@ -106,9 +99,3 @@ def _written(e: Emitter, cell: str, value: str, least: int) -> str:
     e.line(f"st_int64({cell}, 0, {text})")
     e.line(f"st_int64({cell}, 1, {size})")
     return cell
-
-
-def _refuse(e: Emitter, condition: str) -> None:
-    """Leave the rows to the definition."""
-    with e.block(f"if {condition}:"):
-        e.line("return 1")

@@ -27,12 +27,11 @@ from flour.strings.hashing import murmur3
 _NEGATIVE = 0x80000000
 
 
-class NamedValues(Op):
+class NamedValues(Op, arity=Arity.ONE_TO_MANY):
     """The numbers of the vocabulary's names, a column for each; those of one name are added up."""
 
     vocabulary: Table
     dtype: str = "float64"
-    arity = Arity.ONE_TO_MANY
 
     def check(self) -> None:
         _check_float(self.dtype)
@@ -46,9 +45,6 @@ class NamedValues(Op):
         rows = ([(column_of[k], v) for k, v in row if k in column_of] for row in x)
         return _added(rows, len(self.vocabulary), self.dtype)
 
-    def structure(self) -> tuple[object, ...]:
-        return (self.dtype,)
-
     def emit(self, e: Emitter, x: PairsValue) -> VectorValue:
         sums = _RowSums(e, x, len(self.vocabulary), self.dtype)
         dictionary = looked_up(e, self.vocabulary)
@@ -59,13 +55,12 @@ class NamedValues(Op):
         return sums.vector()
 
 
-class HashedValues(Op):
+class HashedValues(Op, arity=Arity.ONE_TO_MANY):
     """Numbers added up in the columns their names hash to; half negated with `signed`."""
 
     width: int
     signed: bool = True
     dtype: str = "float64"
-    arity = Arity.ONE_TO_MANY
 
     def check(self) -> None:
         if self.width < 1:
@@ -83,15 +78,11 @@ class HashedValues(Op):
         codes = [(murmur3(name.encode()), value) for name, value in row if value != 0]
         return [(abs(c) % self.width, -v if c < 0 and self.signed else v) for c, v in codes]
 
-    def structure(self) -> tuple[object, ...]:
-        return (self.dtype,)
-
     def emit(self, e: Emitter, x: PairsValue) -> VectorValue:
         sums = _RowSums(e, x, self.width, self.dtype)
         width, signed = e.size(self.width), e.size(self.signed)
         with sums.each() as (where, size, value), e.block(f"if {value} != 0:"):
-            with e.block(f"if text_surrogate({where}, {size}):"):
-                e.line("return 1")
+            e.refuse(f"text_surrogate({where}, {size})")
             code = e.let(f"text_murmur({where}, {size})", "int64").expr
             magnitude = f"(4294967296 - {code} if {code} >= {_NEGATIVE} else {code})"
             column = e.let(f"{magnitude} % {width}", "int64").expr

@@ -14,11 +14,12 @@ from numpy import fmod
 from numpy.typing import NDArray
 
 from flour.core.check import expect
-from flour.core.emission import Emitter, RowValue, ScalarValue
+from flour.core.emission import Emitter, RowValue
 from flour.core.native import Code, write
 from flour.core.op import Columns, Op
 from flour.core.types import FLOATS, INTS, Category, Scalar, Type, Vector, promote
 from flour.core.words import Number, bits, like, narrowed
+from flour.ops.bases import meeting
 from flour.ops.unary import whole
 
 
@@ -55,10 +56,7 @@ class Pairwise(Op, abstract=True):
         return type(self).function(x, y)
 
     def reference(self, x: Columns, y: Columns) -> Columns:
-        if x.ndim < y.ndim:
-            x = x[:, None]
-        elif y.ndim < x.ndim:
-            y = y[:, None]
+        x, y = meeting(x, y)
         wide = promote(x.dtype.name, y.dtype.name)
         return self.compute(x.astype(wide, copy=False), y.astype(wide, copy=False))
 
@@ -70,54 +68,34 @@ class Pairwise(Op, abstract=True):
 
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
         wide = promote(x.dtype, y.dtype)
-        dtype = self.result or wide
 
         def both(_: str, left: str, right: str) -> str:
             first = e.let(e.cast(left, x.dtype, wide), wide).expr
-            second = e.let(e.cast(right, y.dtype, wide), wide).expr
-            return self.element(e, first, second, wide)
+            return self.element(e, first, e.let(e.cast(right, y.dtype, wide), wide).expr, wide)
 
-        if isinstance(x, ScalarValue) and isinstance(y, ScalarValue):
-            return e.let(both("0", x.expr, y.expr), dtype)
-        width = next(v.width for v in (x, y) if not isinstance(v, ScalarValue))
-        return e.map(both, x, y, dtype=dtype, width=width)
+        return e.map(both, x, y, dtype=self.result or wide)
 
 
 # --- extremes -------------------------------------------------------------------------------------
 
 
-class LargerOf(Pairwise):
+class LargerOf(Pairwise, method="", function=np.maximum, commutative=True):
     """The larger of two; NaN if either is NaN."""
 
-    method = ""
-    function = np.maximum
-    commutative = True
 
-
-class SmallerOf(Pairwise):
+class SmallerOf(Pairwise, method="", function=np.minimum, commutative=True):
     """The smaller of two; NaN if either is NaN."""
-
-    method = ""
-    function = np.minimum
-    commutative = True
 
 
 # --- comparisons ----------------------------------------------------------------------------------
 
 
-class Above(Pairwise):
+class Above(Pairwise, function=np.greater, result="bool"):
     """True if x > y; never for NaN."""
 
-    function = np.greater
-    result = "bool"
 
-
-class AtLeast(Pairwise):
+class AtLeast(Pairwise, method="", function=np.greater_equal, result="bool"):
     """True if x >= y; never for NaN."""
-
-    method = ""
-    function = np.greater_equal
-    result = "bool"
 
 
 class Same(Pairwise):
@@ -133,22 +111,12 @@ class Same(Pairwise):
 # --- logic and bits -------------------------------------------------------------------------------
 
 
-class Both(Pairwise):
+class Both(Pairwise, function=np.logical_and, takes=("bool",), result="bool", commutative=True):
     """True if x and y are both true."""
 
-    function = np.logical_and
-    takes = ("bool",)
-    result = "bool"
-    commutative = True
 
-
-class Either(Pairwise):
+class Either(Pairwise, function=np.logical_or, takes=("bool",), result="bool", commutative=True):
     """True if x or y is true, or both are."""
-
-    function = np.logical_or
-    takes = ("bool",)
-    result = "bool"
-    commutative = True
 
 
 class OnlyOne(Pairwise):
@@ -161,38 +129,20 @@ class OnlyOne(Pairwise):
     commutative = True
 
 
-class BitAnd(Pairwise):
+class BitAnd(Pairwise, method="", function=np.bitwise_and, takes=INTS, commutative=True):
     """The bits that x and y both have."""
 
-    method = ""
-    function = np.bitwise_and
-    takes = INTS
-    commutative = True
 
-
-class BitOr(Pairwise):
+class BitOr(Pairwise, method="", function=np.bitwise_or, takes=INTS, commutative=True):
     """The bits that x or y has."""
 
-    method = ""
-    function = np.bitwise_or
-    takes = INTS
-    commutative = True
 
-
-class BitXor(Pairwise):
+class BitXor(Pairwise, method="", function=np.bitwise_xor, takes=INTS, commutative=True):
     """The bits in which x and y differ."""
 
-    method = ""
-    function = np.bitwise_xor
-    takes = INTS
-    commutative = True
 
-
-class ShiftLeft(Pairwise):
+class ShiftLeft(Pairwise, method="", takes=INTS):
     """The bits of x moved up by y places; none are left where y is no number of its places."""
-
-    method = ""
-    takes = INTS
 
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         fine = _within(x, y)
@@ -228,11 +178,8 @@ def _within(x: NDArray[Any], y: NDArray[Any]) -> Any:
 # --- whole numbers, and powers -------------------------------------------------------------------
 
 
-class WholeQuotient(Pairwise):
+class WholeQuotient(Pairwise, method="", takes=INTS):
     """x / y of whole numbers, rounded towards zero; zero where y is zero."""
-
-    method = ""
-    takes = INTS
 
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         quotient = np.floor_divide(x, y)
@@ -259,11 +206,8 @@ def leaves_nothing(y: Number) -> Any:
     return y == 0 or y == -1  # noqa: PLR1714 (native code has no sets)
 
 
-class Modulo(Pairwise):
+class Modulo(Pairwise, method="", function=np.mod):
     """The remainder with the sign of y, as Python's; for whole numbers zero where y is zero."""
-
-    method = ""
-    function = np.mod
 
     @staticmethod
     def native(x: Number, y: Number) -> Number:
@@ -276,11 +220,8 @@ class Modulo(Pairwise):
         return like(x, 0) if leaves_nothing(y) else like(x, x % y)
 
 
-class Remainder(Pairwise):
+class Remainder(Pairwise, method="", function=np.fmod):
     """The remainder with the sign of x, as C's fmod; for whole numbers zero where y is zero."""
-
-    method = ""
-    function = np.fmod
 
     @staticmethod
     def native(x: Number, y: Number) -> Number:
@@ -292,10 +233,8 @@ class Remainder(Pairwise):
         return like(x, rest - y) if rest != 0 and (rest < 0) != (x < 0) else rest
 
 
-class PowerOf(Pairwise):
+class PowerOf(Pairwise, method=""):
     """x to the power of y; whole numbers wrap around, and negative powers of them are cut off."""
-
-    method = ""
 
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         if x.dtype.kind == "f":
@@ -321,3 +260,19 @@ class PowerOf(Pairwise):
         if x.dtype[0] != "u" and y < 0:
             result = like(x, 1 if x == 1 else (1 - 2 * (y & 1) if x == -1 else 0))
         return result
+
+
+class SameText(Pairwise, method="", takes=("string",), result="bool", commutative=True):
+    """True if two strings are equal, character by character; False where one is missing."""
+
+    def reference(self, x: Columns, y: Columns) -> Columns:
+        pairs = np.broadcast_arrays(*meeting(x, y))
+        both = zip(*(side.reshape(-1).tolist() for side in pairs), strict=True)
+        equal = [isinstance(left, str) and left == right for left, right in both]
+        return np.array(equal, bool).reshape(pairs[0].shape)
+
+    def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
+        (here, size), (there, other) = (
+            [e.let(f"ld_int64({cell}, {half})", "int64").expr for half in (0, 1)] for cell in (x, y)
+        )
+        return f"({size} >= 0 and {size} == {other} and text_same({here}, {there}, {size}))"

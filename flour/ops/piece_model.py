@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.check import text
 from flour.core.emission import Emitter, Room, TokensValue, Value
 from flour.core.errors import ParameterError, UnsupportedSetting
-from flour.core.op import Arity, Columns, Op, Table
-from flour.core.types import Tokens, Type
-from flour.ops.text import SLACK, document, looked_up, numbered
+from flour.core.op import Arity, Columns, Table
+from flour.ops.text import SLACK, ToWords, document, looked_up, numbered, searched
 from flour.strings import charsmap
 from flour.strings import subword_characters as characters
 from flour.strings.patterns import Automaton, automaton
@@ -49,7 +47,7 @@ def _times(room: Room, more: Room) -> Room:
     return Room(room.each * more.each, room.fixed * more.each + more.fixed)
 
 
-class PieceModel(Op, abstract=True):
+class PieceModel(ToWords, abstract=True, arity=Arity.ONE_TO_MANY, method=""):
     """The common part of all models of pieces.
 
     The texts of `added` are pieces wherever a document has them, before anything else; `options`
@@ -66,8 +64,6 @@ class PieceModel(Op, abstract=True):
     splits: tuple[tuple[str | int, ...], ...] = ()
     unknown: str = ""
     own: int = 0
-    arity = Arity.ONE_TO_MANY
-    method = ""
 
     def check(self) -> None:
         known = numbered(self.vocabulary)
@@ -97,10 +93,6 @@ class PieceModel(Op, abstract=True):
     def number(self) -> int:
         """The number of `unknown`, or -1."""
         return numbered(self.vocabulary)[self.unknown] if self.unknown else -1
-
-    def infer(self, x: Type) -> Tokens:
-        text(x, self.name)
-        return Tokens()
 
     def _added(self, kind: int) -> dict[str, tuple[int, int]]:
         """The number and the options of each added text, of those in changed text or the others."""
@@ -148,11 +140,6 @@ class PieceModel(Op, abstract=True):
         raise NotImplementedError(f"{self.name}.word")
 
     # --- in native code ---------------------------------------------------------------------------
-
-    def structure(self) -> tuple[object, ...]:
-        whats = [each[:1] if each[0] != "head" else each for each in self.splits]
-        added = [bool(self._added(kind)) for kind in (0, NORMALISED)]
-        return ([each[0] for each in self.changes], whats, added)
 
     def emit(self, e: Emitter, x: Value) -> TokensValue:
         source = document(e, x)
@@ -350,8 +337,7 @@ def _automaton(pattern: str) -> Automaton:
 
 def _tables(e: Emitter, pattern: str) -> str:
     """The arguments that are a pattern's automaton."""
-    found = _automaton(pattern)
-    return ", ".join([*map(e.address, found.tables), e.size(found.kinds), e.size(found.run)])
+    return searched(e, _automaton(pattern))
 
 
 def packed(e: Emitter, *parts: str) -> str:

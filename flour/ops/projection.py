@@ -24,7 +24,7 @@ from flour.ops.require import above
 from flour.pickles.standins import Global
 
 
-class ChiWave(FloatElementwise):
+class ChiWave(FloatElementwise, takes_sparse=True, keeps_zero=True):
     """One component of the additive chi-squared kernel's feature map; zero stays zero.
 
     sqrt(x interval) for step 0, else sqrt(2 x interval / cosh(pi step interval)) times the cosine
@@ -34,11 +34,6 @@ class ChiWave(FloatElementwise):
     step: int
     interval: float
     sine: bool
-    takes_sparse = True
-    keeps_zero = True
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.step == 0, self.sine)
 
     def compute(self, x: NDArray[Any]) -> Any:
         wave = np.zeros_like(x)
@@ -71,12 +66,8 @@ def wave(
     return zero(x) if x == 0 else sqrt(two * x * between / wide) * turn(count * (between * log(x)))
 
 
-class CircularConvolve(Op):
+class CircularConvolve(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE, commutative=True):
     """The circular convolution of two vectors: the inverse transform of the product of spectra."""
-
-    arity = Arity.AGGREGATE
-    bound = Bound.COMPUTE
-    commutative = True
 
     def infer(self, x: Type, y: Type) -> Vector:
         left, right = vector(x, self.name), vector(y, self.name)

@@ -20,7 +20,7 @@ from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 
 
-class MatchingPursuit(Op):
+class MatchingPursuit(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE):
     """Coefficients of at most `atoms` atoms, found greedily, from a row's products with all atoms.
 
     In each step the atom with the largest product with the residual is added, then all chosen atoms
@@ -30,8 +30,6 @@ class MatchingPursuit(Op):
 
     gram: Array
     atoms: int
-    arity = Arity.AGGREGATE
-    bound = Bound.COMPUTE
 
     def check(self) -> None:
         shape = self.gram.shape
@@ -82,10 +80,6 @@ class MatchingPursuit(Op):
         return held(
             e, *write(e, pursued, x, x.width, gram, self.atoms, float(np.finfo(x.dtype).eps))
         )
-
-
-#: Two numbers of things.
-Sizes = tuple[int, int]
 
 
 def pursued(x: Row, columns: int, gram: Numbers, most: int, epsilon: float) -> Any:
@@ -206,9 +200,7 @@ def _sparse_code(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     near = x.linear(dictionary, [])
     code = _greedy(fit, near, dictionary).cast_like(x) if how == "omp" else _threshold(fit, near)
-    if fit.split_sign:
-        return code.relu().concat(code.negate().relu()).cast("float64")
-    return code
+    return code.relu().concat(code.negate().relu()).cast("float64") if fit.split_sign else code
 
 
 def _greedy(fit: Fitted, near: Flow, dictionary: NDArray[Any]) -> Flow:

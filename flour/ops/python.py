@@ -17,10 +17,9 @@ from flour.core.types import Record, Scalar, Text, Tokens, Type, Vector
 from flour.data.frames import as_column, frame, frame_columns
 
 
-class Python(Op, abstract=True):
+class Python(Op, abstract=True, method=""):
     """A function that is called while predicting; it stays Python, and holds the interpreter."""
 
-    method = ""
     function: object
 
     def check(self) -> None:

@@ -21,13 +21,8 @@ from flour.core.words import Number, Row, added, indexable, stored
 from flour.ops.bases import Reduction
 
 
-class Sum(Reduction):
+class Sum(Reduction, skips_zeros=True, takes_sparse=True, associative=True, commutative=True):
     """The sum of all columns."""
-
-    skips_zeros = True
-    takes_sparse = True
-    associative = True
-    commutative = True
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [np.repeat(weights, vector(inputs[0], self.name).width, axis=1)]
@@ -45,11 +40,8 @@ class Sum(Reduction):
         return e.let(write(e, summed, x), x.dtype)
 
 
-class Max(Reduction):
+class Max(Reduction, associative=True, commutative=True):
     """The largest column; NaN if any is NaN."""
-
-    associative = True
-    commutative = True
 
     def compute(self, x: NDArray[Any]) -> Any:
         return x.max(axis=1)
@@ -58,11 +50,8 @@ class Max(Reduction):
         return e.let(write(e, extreme, x, maximum), x.dtype)
 
 
-class Min(Reduction):
+class Min(Reduction, associative=True, commutative=True):
     """The smallest column; NaN if any is NaN."""
-
-    associative = True
-    commutative = True
 
     def compute(self, x: NDArray[Any]) -> Any:
         return x.min(axis=1)
@@ -88,10 +77,8 @@ def extreme(x: Row, further: Callable[[Number, Number], Number]) -> Number:
     return best
 
 
-class ArgMax(Reduction):
+class ArgMax(Reduction, result="int64"):
     """The number of the largest column: the first of equals, the first NaN before all."""
-
-    result = "int64"
 
     def infer(self, x: Type) -> Scalar:
         expect(vector(x, self.name).width > 0, "argmax needs at least one column")
@@ -130,12 +117,10 @@ def place(x: Row, *, smallest: bool) -> Number:
     return index
 
 
-class Norm(Reduction):
+class Norm(Reduction, arity=Arity.AGGREGATE, skips_zeros=True):
     """The length of the vector: l1, l2 or max norm (the largest magnitude)."""
 
     kind: str
-    arity = Arity.AGGREGATE
-    skips_zeros = True
 
     def check(self) -> None:
         if self.kind not in ("l1", "l2", "max"):
@@ -147,9 +132,6 @@ class Norm(Reduction):
         if self.kind == "l2":
             return np.sqrt(np.einsum("ij,ij->i", x, x))
         return np.max(np.abs(x), axis=1, initial=0)
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.kind,)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         return e.let(write(e, length, x, self.kind), x.dtype)
@@ -166,8 +148,3 @@ def length(x: Row, kind: str) -> Number:
         else:
             total = added(total, value * value)
     return sqrt(total) if kind == "l2" else total
-
-
-def zero(dtype: str) -> str:
-    """A zero of this dtype, as an expression."""
-    return {"float64": "0.0", "float32": "float32(0.0)"}.get(dtype, "0")

@@ -24,7 +24,7 @@ _ANSWER = 'on_missing="answer"'
 HINT = f"impute such values in a step before it, or import with {_ANSWER}"
 
 
-class RequireFinite(Op):
+class RequireFinite(Op, refuses=True):
     """x as it is; a row is an error that has NaN, or a number beyond `largest`, in some columns.
 
     `nan` says by column (or one for all) whether NaN is refused; a `largest` of infinity refuses no
@@ -68,9 +68,6 @@ class RequireFinite(Op):
             expect(value.array.dtype == dtype, f"{value.array.dtype} where {dtype} belongs")
         expect(len(self.steps) in (0, 3, 3 * width), f"{len(self.steps)} steps of {width} columns")
         return kind
-
-    def refuses_rows(self) -> bool:
-        return True
 
     def reference(self, x: Columns) -> Columns:
         if isinstance(x, Sparse):
@@ -121,17 +118,6 @@ class RequireFinite(Op):
         most = float(np.finfo(dtype).max)
         limits: Any = self.largest.array
         return np.where(np.isfinite(limits), np.minimum(limits, most), np.inf)
-
-    def structure(self) -> tuple[object, ...]:
-        nan = self.nan.array
-        return (
-            self._width,
-            self._alike,
-            bool(nan.any()),
-            bool(nan.all()),
-            np.isfinite(self.least),
-            self.strict,
-        )
 
     @property
     def _alike(self) -> bool:
@@ -259,15 +245,12 @@ def check_numbers(
             refuse()
 
 
-class RequirePresent(Op):
+class RequirePresent(Op, refuses=True, method="", makes_strings=True):
     """Strings as they are; a row is an error where one is NaN, or None if `none` is refused, too.
 
     `step` is the original's step that refuses them. Where None is refused, too, there is no answer
     without it: documents are read.
     """
-
-    method = ""
-    makes_strings = True
 
     none: bool = False
     step: str = ""
@@ -276,9 +259,6 @@ class RequirePresent(Op):
         vector = isinstance(x, Vector) and x.dtype == "string"
         expect(vector or is_string(x), f"require_present needs strings, got {x}")
         return x
-
-    def refuses_rows(self) -> bool:
-        return True
 
     def reference(self, x: Columns) -> Columns:
         for place, value in np.ndenumerate(x):
@@ -290,9 +270,6 @@ class RequirePresent(Op):
                     hint=HINT,
                 )
         return x
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.none,)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
         write(e, check_texts, as_row(e, x), none=self.none)
@@ -307,18 +284,13 @@ def check_texts(x: Row, *, none: bool) -> None:
             refuse()
 
 
-class RequireAny(Op):
+class RequireAny(Op, refuses=True, method=""):
     """x as it is; a row is an error if it is NaN in every column, which `step` cannot answer."""
-
-    method = ""
 
     step: str = ""
 
     def infer(self, x: Type) -> Vector:
         return vector(x, "require_any")
-
-    def refuses_rows(self) -> bool:
-        return True
 
     def reference(self, x: Columns) -> Columns:
         lost = np.isnan(x).all(axis=1)

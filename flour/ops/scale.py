@@ -21,14 +21,10 @@ from flour.ops.bases import Elementwise, FloatElementwise
 from flour.ops.require import above
 
 
-class Binarize(Elementwise):
+class Binarize(Elementwise, takes_sparse=True, keeps_zero=True, cuts=True, monotone=True):
     """1 where x > threshold, else 0, in x's own dtype."""
 
     threshold: float
-    takes_sparse = True
-    keeps_zero = True
-    cuts = True
-    monotone = True
 
     def output(self, kind: Vector | Scalar) -> Type:
         fine = self.threshold >= 0 or not (isinstance(kind, Vector) and kind.sparse)
@@ -67,11 +63,10 @@ def one_if_tiny(x: Number, limit: float) -> Number:
     return where(logical_or(x < number(limit, x.dtype), x == 0), one(x), x)
 
 
-class PowerTransform(FloatElementwise, abstract=True):
+class PowerTransform(FloatElementwise, abstract=True, monotone=True):
     """A power transform, an exponent a column; numbers near the end of the range overflow."""
 
     exponents: Array
-    monotone = True
 
     def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
         (x,) = inputs
@@ -96,9 +91,6 @@ class YeoJohnson(PowerTransform):
         wide = str(np.result_type(x.dtype, self.exponents.dtype).name)
         tiny = ScalarValue(e.number(float(np.finfo(wide).eps), wide), wide)
         return expression(e, yeo_johnson, x, ScalarValue(e.at(self.exponents, j, wide), wide), tiny)
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.exponents.dtype.name,)
 
 
 def yeo_johnson(x: Number, power: Number, tiny: Number) -> Number:
@@ -210,8 +202,7 @@ def _binarizer(fit: Fitted, x: Flow, to: Importer) -> Flow:
 def _kernel_centerer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     mean = x.sum().divide([float(len(fit.K_fit_rows_))])
-    centred = x.subtract(fit.K_fit_rows_, wide=True) - mean
-    return centred.add([fit.K_fit_all_], wide=True)
+    return (x.subtract(fit.K_fit_rows_, wide=True) - mean).add([fit.K_fit_all_], wide=True)
 
 
 @adapts("sklearn.preprocessing.PowerTransformer")

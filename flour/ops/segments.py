@@ -22,12 +22,10 @@ from flour.core.types import FLOATS, Type, Vector
 from flour.core.words import Number, Row, added, indexable, like, narrowed, scratch, size
 
 
-class ColumnRuns(Op, abstract=True):
+class ColumnRuns(Op, abstract=True, method="", arity=Arity.AGGREGATE):
     """Runs of `length` columns; subclasses give the function of a run."""
 
-    method = ""
     length: int
-    arity = Arity.AGGREGATE
     #: The dtype of the result, or None for that of the input.
     result: ClassVar[str | None] = None
     #: The function of a row, the first column of a run, its length, and the choice if there is one.
@@ -151,13 +149,12 @@ _WINS = {
 }
 
 
-class SegmentPlace(ColumnRuns):
+class SegmentPlace(ColumnRuns, result="int64"):
     """The index of the largest (or smallest) of each run: the first of equals, or the last.
 
     Column by column, as onnxruntime does it: NaN wins only in a run's first column.
     """
 
-    result = "int64"
     smallest: bool = False
     last: bool = False
 
@@ -165,9 +162,6 @@ class SegmentPlace(ColumnRuns):
     def choice(self) -> np.ufunc:
         """The comparison of a column with the best one so far that makes it the best."""
         return _WINS[self.smallest, self.last]
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.smallest, self.last)
 
     def compute(self, x: NDArray[Any]) -> Any:
         best, index = x[:, :, 0].copy(), np.zeros(x.shape[:2], np.int64)
@@ -192,9 +186,6 @@ class RunningSum(ColumnRuns):
 
     without_own: bool = False
     backwards: bool = False
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.without_own, self.backwards)
 
     def columns(self, runs: int) -> int:
         return runs * self.length
@@ -228,7 +219,7 @@ def running_sums(x: Row, length: int, runs: int, *, without_own: bool, backwards
     return out, length * runs, len(x)
 
 
-class TopPlaces(ColumnRuns):
+class TopPlaces(ColumnRuns, result="int64"):
     """The indices of the `count` largest (or smallest) of each run, best first, ties in order.
 
     NaN is larger than every number.
@@ -236,15 +227,11 @@ class TopPlaces(ColumnRuns):
 
     count: int
     smallest: bool = False
-    result = "int64"
 
     def check(self) -> None:
         super().check()
         if not 1 <= self.count <= self.length:
             raise ParameterError("no more places than a run has columns", found=str(self.count))
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.smallest,)
 
     def columns(self, runs: int) -> int:
         return runs * self.count

@@ -44,10 +44,9 @@ class Field(Op):
         return record[self.label]
 
 
-class Pick(Op):
+class Pick(Op, method=""):
     """Several columns of a record, all numbers or all strings, as one vector."""
 
-    method = ""
     labels: tuple[str, ...]
 
     def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
@@ -86,10 +85,9 @@ def _common(kinds: dict[str, Type]) -> str:
     return promote(*dtypes) if dtypes else "float64"
 
 
-class Fill(Op):
+class Fill(Op, answers=("values",)):
     """Constant values for every row; the input gives only the number of rows."""
 
-    answers = ("values",)
     values: Array
     scalar: bool = False
 

@@ -1,4 +1,9 @@
-"""Columns side by side, columns picked out, tables looked up: moving values, computing nothing."""
+"""Columns side by side, columns picked out, tables looked up: moving values, computing nothing.
+
+Dense vectors become sparse ones here, and records are made and narrowed inside a program. Picking a
+column out of a record goes straight to the column's own source (`Flow.field`, `Flow.columns`), so
+that a record is assembled only where it is an output of the program.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core import native
-from flour.core.check import expect, is_string, numeric
+from flour.core.check import expect, is_string, numeric, vector
 from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.errors import ParameterError, TypeMismatch
 from flour.core.op import Arity, Array, Columns, Op, Table
 from flour.core.raw_columns import Made
-from flour.core.sparse import Sparse, hstack
-from flour.core.types import INTS, Category, Scalar, Type, Vector, promote
+from flour.core.sparse import Sparse, densify, hstack
+from flour.core.types import INTS, Category, Record, Scalar, Type, Vector, promote
 from flour.core.words import Number, Numbers
+from flour.ops.source import check_columns, places
 
 
-class Concat(Op):
+class Concat(Op, arity=Arity.ONE_TO_ONE, associative=True, takes_sparse=True, moves=True):
     """The inputs side by side; a scalar is one column. Sparse if any input is."""
-
-    arity = Arity.ONE_TO_ONE
-    associative = True
-    takes_sparse = True
-    moves = True
 
     def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
         return np.concatenate(made)
@@ -63,12 +64,8 @@ def _columns(kind: Type) -> Vector:
     return Vector(1, numeric(kind, "concat").dtype)
 
 
-class AsVector(Op):
+class AsVector(Op, by_column=True, moves=True, same_values=True):
     """A scalar as a vector of one column."""
-
-    by_column = True
-    moves = True
-    same_values = True
 
     def infer(self, x: Type) -> Vector:
         if not isinstance(x, Scalar | Category):
@@ -82,13 +79,10 @@ class AsVector(Op):
         return e.joined([x], x.dtype, 1)
 
 
-class Select(Op):
+class Select(Op, takes_sparse=True, keeps_zero=True, moves=True):
     """Columns by number, in this order; a column may be picked more than once."""
 
     columns: Array
-    takes_sparse = True
-    keeps_zero = True
-    moves = True
 
     def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
         return made[0][self.columns.array.astype(np.int64)]
@@ -126,11 +120,10 @@ class Select(Op):
         )
 
 
-class Element(Op):
+class Element(Op, moves=True):
     """One column of a vector as a scalar."""
 
     column: int
-    moves = True
 
     def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
         return made[0][[self.column]]
@@ -152,14 +145,12 @@ class Element(Op):
         return e.let(e.indexable(x)(e.size(self.column)), x.dtype)
 
 
-class Take(Op):
+class Take(Op, method="", answers=("table",)):
     """The entry of a table for each index: class labels, cluster numbers, encoded targets.
 
     An index outside the table picks its nearest end, so that no number can read past it.
     """
 
-    method = ""
-    answers = ("table",)
     table: Array
 
     def infer(self, x: Type) -> Type:
@@ -188,10 +179,9 @@ def nearest_entry(index: Number, _: int, table: Numbers, last: int) -> Number:
     return table[inside]
 
 
-class TakeText(Op):
+class TakeText(Op, method=""):
     """The string of a table for each index: class labels that are text."""
 
-    method = ""
     table: Table
 
     def infer(self, x: Type) -> Type:
@@ -212,3 +202,83 @@ class TakeText(Op):
     def check(self) -> None:
         if not len(self.table):
             raise ParameterError("a table has at least one entry")
+
+
+class ToDense(Op, takes_sparse=True, monotone=True, by_column=True, moves=True, same_values=True):
+    """The values of x, all of them stored."""
+
+    def infer(self, x: Type) -> Vector:
+        return vector(x, "to_dense").having(sparse=False)
+
+    def reference(self, x: Columns) -> Columns:
+        return densify(x)
+
+    def emit(self, e: Emitter, x: VectorValue) -> VectorValue:
+        return x
+
+
+class ToSparse(Op):
+    """The values of x, storing only those that are not zero."""
+
+    takes_sparse = True
+    keeps_zero = True
+    monotone = True
+    by_column = True
+    moves = True
+    same_values = True
+
+    def infer(self, x: Type) -> Vector:
+        return vector(x, "to_sparse").having(sparse=True)
+
+    def reference(self, x: Columns) -> Columns:
+        return x if isinstance(x, Sparse) else Sparse.of(x)
+
+    def emit(self, e: Emitter, x: VectorValue) -> VectorValue:
+        return x
+
+
+class Narrow(Op):
+    """Some columns of a record, in this order, still as a record."""
+
+    labels: tuple[str, ...]
+
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return made[0][places(kinds[0], self.labels)]
+
+    def infer(self, record: Record) -> Record:
+        check_columns(record, self.labels)
+        return Record(tuple((label, record[label]) for label in self.labels), record.positional)
+
+    def reference(self, record: Columns) -> Columns:
+        return {label: record[label] for label in self.labels}
+
+
+class Bundle(Op, method=""):
+    """The inputs as the named columns of a record, a vector as one name for each of its columns."""
+
+    labels: tuple[str, ...]
+
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return np.concatenate(made)
+
+    def infer(self, *inputs: Type) -> Record:
+        kinds = [kind for item in inputs for kind in _spread(item)]
+        expect(
+            len(kinds) == len(self.labels),
+            f"bundle has {len(self.labels)} names for {len(kinds)} columns",
+        )
+        expect(len(set(self.labels)) == len(self.labels), "two columns have one name")
+        return Record(tuple(zip(self.labels, kinds, strict=True)), positional=True)
+
+    def reference(self, *inputs: Columns) -> Columns:
+        columns: list[Columns] = []
+        for item in map(densify, inputs):
+            many = not isinstance(item, list) and item.ndim == 2
+            columns += list(item.T) if many else [item]
+        return dict(zip(self.labels, columns, strict=True))
+
+
+def _spread(kind: Type) -> list[Type]:
+    """The types of the columns an input contributes."""
+    expect(not isinstance(kind, Record), "a record cannot hold records")
+    return [Scalar(kind.dtype)] * kind.width if isinstance(kind, Vector) else [kind]

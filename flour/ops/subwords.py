@@ -15,8 +15,8 @@ from flour.core.errors import ParameterError
 from flour.core.native import held
 from flour.core.native_values import Memory
 from flour.core.op import Arity, Array, Columns, Op, Table
-from flour.core.types import ANYTHING, INTS, Extent, Tokens, Type, Vector, extent_of
-from flour.ops.text import TextMap, document, looked_up, numbered
+from flour.core.types import ANYTHING, INTS, Extent, Type, Vector, extent_of
+from flour.ops.text import TextMap, ToWords, document, looked_up, numbered
 
 #: Sums of numbers up to this do not become infinite.
 _LARGEST = 1e30
@@ -44,17 +44,13 @@ class FirstCharacters(TextMap):
         return source._replace(size=e.let(call, "int64").expr)
 
 
-class FirstWords(Op):
+class FirstWords(ToWords, takes=tokens):
     """The first words, `most` of them."""
 
     most: int
 
     def check(self) -> None:
         _not_negative(self.most)
-
-    def infer(self, x: Type) -> Tokens:
-        tokens(x, self.name)
-        return Tokens()
 
     def reference(self, x: Columns) -> Columns:
         return [words[: self.most] for words in x]
@@ -68,7 +64,7 @@ def _not_negative(most: int) -> None:
         raise ParameterError("a number of characters or words is not negative", found=str(most))
 
 
-class TokenMean(Op):
+class TokenMean(Op, arity=Arity.AGGREGATE):
     """The mean of the rows that a table has for the words; zeros for a list without any.
 
     Row `places[i]` is that of word i of the vocabulary, weighted with `weights[i]`; without them it
@@ -81,7 +77,6 @@ class TokenMean(Op):
     places: Array = ()  # type: ignore[assignment]  # made an array by its annotation
     weights: Array = ()  # type: ignore[assignment]  # made an array by its annotation
     dtype: str = "float32"
-    arity = Arity.AGGREGATE
 
     def check(self) -> None:
         count = len(self.vocabulary)
@@ -131,13 +126,6 @@ class TokenMean(Op):
             total = np.add.accumulate(picked, axis=0)[-1]
             answer[row] = total / picked.dtype.type(len(numbers))
         return answer
-
-    def structure(self) -> tuple[object, ...]:
-        return (
-            self.dtype,
-            self._sums,
-            *(each.array.size > 0 for each in (self.places, self.weights)),
-        )
 
     def emit(self, e: Emitter, x: TokensValue) -> VectorValue:
         sums, width = self._sums, self.rows.array.shape[1]

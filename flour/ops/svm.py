@@ -17,10 +17,11 @@ from flour.core.types import Type, Vector
 from flour.core.words import Number, Numbers, Row, indexable, number, scratch, size
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
+from flour.ops.linear import plain
 from flour.ops.vote import Duels
 
 
-class CouplePairs(Op):
+class CouplePairs(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE):
     """Class probabilities that agree best with those of each pair of classes.
 
     Columns are the pairs (0, 1), (0, 2), ..., (1, 2), ... with the probability of the first. The
@@ -29,8 +30,6 @@ class CouplePairs(Op):
     """
 
     classes: int
-    arity = Arity.AGGREGATE
-    bound = Bound.COMPUTE
 
     def check(self) -> None:
         if self.classes < 2:
@@ -52,7 +51,16 @@ class CouplePairs(Op):
 
     def reference(self, x: Columns) -> Columns:
         k = self.classes
-        matrix = _quadratic(x, k)
+        # The form that is smallest where the probabilities agree with all pairs.
+        beats = np.zeros((len(x), k, k))
+        for pair, (i, j) in enumerate(combinations(range(k), 2)):
+            beats[:, i, j], beats[:, j, i] = x[:, pair], 1 - x[:, pair]
+        matrix = -beats.transpose(0, 2, 1) * beats
+        for t in range(k):
+            matrix[:, t, t] = 0
+            for j in range(k):
+                if j != t:
+                    matrix[:, t, t] += beats[:, j, t] * beats[:, j, t]
         p, active = np.full((len(x), k), 1.0 / k), np.ones(len(x), bool)
         for _ in range(self._steps):
             slopes, value = _slopes(matrix, p)
@@ -67,20 +75,6 @@ class CouplePairs(Op):
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         return held(e, *write(e, coupled, x, self.classes, self._steps, self._enough))
-
-
-def _quadratic(x: NDArray[Any], k: int) -> Any:
-    """The form that is smallest where the probabilities agree with all pairs."""
-    beats = np.zeros((len(x), k, k))
-    for pair, (i, j) in enumerate(combinations(range(k), 2)):
-        beats[:, i, j], beats[:, j, i] = x[:, pair], 1 - x[:, pair]
-    matrix = -beats.transpose(0, 2, 1) * beats
-    for t in range(k):
-        matrix[:, t, t] = 0
-        for j in range(k):
-            if j != t:
-                matrix[:, t, t] += beats[:, j, t] * beats[:, j, t]
-    return matrix
 
 
 def _slopes(matrix: NDArray[Any], p: NDArray[Any]) -> tuple[Any, Any]:
@@ -169,10 +163,6 @@ def sweep(matrix: Numbers, p: Numbers, slopes: Numbers, k: int, value: Number) -
 # --- adapters -------------------------------------------------------------------------------------
 
 
-def _dense(matrix: object) -> Any:
-    return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
-
-
 def _decisions(fit: Fitted, x: Flow, weights: NDArray[Any]) -> Flow:
     """The kernel with the support vectors, times weights (one row a decision), plus intercepts."""
     return _kernel(fit, x).linear(weights, fit._intercept_)
@@ -181,7 +171,7 @@ def _decisions(fit: Fitted, x: Flow, weights: NDArray[Any]) -> Flow:
 def _kernel(fit: Fitted, x: Flow) -> Flow:
     if fit.kernel == "precomputed":
         return x.select(fit.support_)
-    points, gamma = _dense(fit.support_vectors_), float(fit._gamma)
+    points, gamma = plain(fit.support_vectors_), float(fit._gamma)
     if fit.kernel == "rbf":
         return x.distances(points, "sqeuclidean").multiply(-gamma).exp()
     products = x.linear(points, [])
@@ -198,7 +188,7 @@ def _input(fit: Fitted, x: Flow, to: Importer) -> Flow:
 
 def _value(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The one decision of a machine that is no classifier."""
-    x, weights = _input(fit, x, to), _dense(fit._dual_coef_)
+    x, weights = _input(fit, x, to), plain(fit._dual_coef_)
     if not weights.shape[1]:
         # No support vectors are left: the decision is the same for every row.
         return x.fill(fit._intercept_, scalar=True)
@@ -226,7 +216,7 @@ def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
         not fit.break_ties or fit.decision_function_shape == "ovr",
         "break_ties needs decision_function_shape='ovr'; the library refuses to predict",
     )
-    index = scores.arg_max() if ties else _most_votes(decisions, len(fit.classes_))
+    index = scores.arg_max() if ties else most_votes(decisions, len(fit.classes_))
     outputs = {"label": index.take(fit.classes_), "scores": scores}
     if hasattr(fit, "predict_proba"):
         fitted = decisions.multiply(fit._probA).add(fit._probB)
@@ -237,7 +227,7 @@ def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 
 def _pair_weights(fit: Fitted) -> Any:
     """Per pair of classes, the weight of every support vector (only those of the two have one)."""
-    coefficients, ends = _dense(fit._dual_coef_), np.cumsum([0, *fit._n_support])
+    coefficients, ends = plain(fit._dual_coef_), np.cumsum([0, *fit._n_support])
     spans = [slice(ends[i], ends[i + 1]) for i in range(len(fit._n_support))]
     pairs = list(combinations(range(len(spans)), 2))
     weights = np.zeros((len(pairs), coefficients.shape[1]))
@@ -247,7 +237,7 @@ def _pair_weights(fit: Fitted) -> Any:
     return weights
 
 
-def _most_votes(decisions: Flow, classes: int) -> Flow:
+def most_votes(decisions: Flow, classes: int) -> Flow:
     """The class that wins most pairs, the first of equals; a decision above zero is the first's."""
     pairs = list(combinations(range(classes), 2))
     sign, offset = np.zeros((classes, len(pairs))), np.zeros(classes)

@@ -22,11 +22,10 @@ from flour.ops.bases import FloatElementwise
 _EPSILON = float(np.spacing(1.0))
 
 
-class UndoYeoJohnson(FloatElementwise):
+class UndoYeoJohnson(FloatElementwise, monotone=True):
     """The number whose Yeo-Johnson transform is x, an exponent a column, in the wider width."""
 
     exponents: Array
-    monotone = True
 
     def compute(self, x: NDArray[Any]) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1), x.shape)
@@ -66,11 +65,10 @@ def yeo_johnson_undone(x: Number, power: Number) -> Number:
     return cast(result, x.dtype)
 
 
-class UndoBoxCox(FloatElementwise):
+class UndoBoxCox(FloatElementwise, monotone=True):
     """The number whose Box-Cox transform is x, an exponent a column, in float64."""
 
     exponents: Array
-    monotone = True
 
     def compute(self, x: NDArray[Any]) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1).astype(np.float64), x.shape)

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from flour.core.check import text, tokens
-from flour.core.emission import Emitter, Room, ScalarValue, TextValue, TokensValue, Value
+from flour.core.check import expect, is_string, text, tokens
+from flour.core.emission import Emitter, Room, RowValue, ScalarValue, TextValue, TokensValue, Value
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op, Table
-from flour.core.types import Text, Tokens, Type
+from flour.core.types import Scalar, Text, Tokens, Type, Vector
 from flour.strings import unicode
 from flour.strings.dictionary import dictionary
-from flour.strings.patterns import Automaton, automaton
+from flour.strings.patterns import Automaton, automaton, first_is_longest
 from objectstore import Blob, Strings
 
 #: A word, and its place in a document: its first character, and the one behind its last.
@@ -34,10 +34,8 @@ WORD = r"(?u)\b\w\w+\b"
 SLACK = 32
 
 
-class TextMap(Op, abstract=True):
+class TextMap(Op, abstract=True, reads_characters=True):
     """One document to another."""
-
-    reads_characters = True
 
     def infer(self, x: Type) -> Text:
         text(x, self.name)
@@ -87,8 +85,7 @@ def document(e: Emitter, x: Value) -> TextValue:
         return x
     assert isinstance(x, ScalarValue), "a document, or a cell with one"
     where, size = (e.let(f"ld_int64({x.expr}, {half})", "int64").expr for half in "01")
-    with e.block(f"if {size} < 0:"):
-        e.line("return 1")
+    e.refuse(f"{size} < 0")
     return TextValue(where, size, 1)
 
 
@@ -137,20 +134,34 @@ class StripAccents(TextMap):
         return unicode.without_accents(only_ascii=self.ascii)
 
 
-class Tokenize(Op):
+class ToWords(Op, abstract=True):
+    """Words, of a document or of other words."""
+
+    #: The check of the input's type.
+    takes: ClassVar[Callable[[Type, str], None]] = text
+
+    def infer(self, x: Type) -> Tokens:
+        type(self).takes(x, self.name)
+        return Tokens()
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern of a parameter."""
+    try:
+        return re.compile(pattern)
+    except re.error as problem:
+        raise ParameterError(
+            "this is not a regular expression", where=repr(pattern), found=str(problem)
+        ) from None
+
+
+class Tokenize(ToWords, arity=Arity.ONE_TO_MANY, reads_characters=True):
     """The document's words: every match of a regular expression, or of its one group."""
 
     pattern: str = WORD
-    arity = Arity.ONE_TO_MANY
-    reads_characters = True
 
     def check(self) -> None:
-        try:
-            groups = re.compile(self.pattern).groups
-        except re.error as problem:
-            raise ParameterError(
-                "this is not a regular expression", where=repr(self.pattern), found=str(problem)
-            ) from None
+        groups = compiled(self.pattern).groups
         if groups > 1:
             raise ParameterError(
                 "a token is one group at most", where=repr(self.pattern), found=f"{groups} groups"
@@ -162,10 +173,6 @@ class Tokenize(Op):
         group = pattern.groups
         return [(found[group], *found.span(group)) for found in pattern.finditer(document)]
 
-    def infer(self, x: Type) -> Tokens:
-        text(x, self.name)
-        return Tokens()
-
     def reference(self, x: Columns) -> Columns:
         find = re.compile(self.pattern).findall
         return [find(document) for document in x]
@@ -173,35 +180,28 @@ class Tokenize(Op):
     def runs_native(self) -> bool:
         return automaton(self.pattern) is not None
 
-    def structure(self) -> tuple[object, ...]:
-        matcher = automaton(self.pattern)
-        return (matcher is not None and matcher.trims,)
-
     def emit(self, e: Emitter, x: Value) -> TokensValue:
         source, matcher = document(e, x), automaton(self.pattern)
         assert matcher is not None, "only patterns with an automaton are native"
         most = Room(source.growth, 1)
         slices = e.room(most.times(8))
-        tables = ", ".join(map(e.address, matcher.tables))
-        sizes = f"{e.size(matcher.kinds)}, {e.size(matcher.run)}"
-        call = f"text_tokens({source.where}, {source.size}, {slices}, {tables}, {sizes})"
+        call = f"text_tokens({source.where}, {source.size}, {slices}, {searched(e, matcher)})"
         count = e.let(call, "int64").expr
-        if matcher.trims:
-            _trim(e, matcher, source.where, slices, count)
+        if matcher.trims:  # matches are cut down to their group
+            sizes = ", ".join(map(e.size, (matcher.before, matcher.inside, matcher.behind)))
+            e.line(f"text_trim({source.where}, {slices}, {count}, {sizes})")
         return TokensValue(source.where, slices, count, most, most.times(2))
 
 
-def _trim(e: Emitter, matcher: Automaton, where: str, slices: str, count: str) -> None:
-    """Cut matches down to their group."""
-    before, inside, behind = (e.size(n) for n in (matcher.before, matcher.inside, matcher.behind))
-    e.line(f"text_trim({where}, {slices}, {count}, {before}, {inside}, {behind})")
+def searched(e: Emitter, matcher: Automaton) -> str:
+    """The arguments that are a pattern's automaton."""
+    return ", ".join([*map(e.address, matcher.tables), e.size(matcher.kinds), e.size(matcher.run)])
 
 
-class Split(Op):
+class Split(ToWords, arity=Arity.ONE_TO_MANY):
     """The document cut at every separator; the pieces may be empty."""
 
     separator: str = ","
-    arity = Arity.ONE_TO_MANY
 
     def check(self) -> None:
         if not self.separator:
@@ -212,10 +212,6 @@ class Split(Op):
         pieces = document.split(self.separator)
         starts = accumulate((len(piece) + len(self.separator) for piece in pieces), initial=0)
         return [(piece, at, at + len(piece)) for piece, at in zip(pieces, starts, strict=False)]
-
-    def infer(self, x: Type) -> Tokens:
-        text(x, self.name)
-        return Tokens()
 
     def reference(self, x: Columns) -> Columns:
         return [document.split(self.separator) for document in x]
@@ -230,11 +226,10 @@ class Split(Op):
         call = (
             f"text_split({source.where}, {source.size}, {slices}, {separator}, {e.size(len(raw))})"
         )
-        count = e.let(call, "int64").expr
-        return TokensValue(source.where, slices, count, most, most.times(2))
+        return TokensValue(source.where, slices, e.let(call, "int64").expr, most, most.times(2))
 
 
-class DropWords(Op):
+class DropWords(ToWords, takes=tokens):
     """The words that are not in a list (of stop words)."""
 
     words: Table
@@ -243,10 +238,6 @@ class DropWords(Op):
         """The words that are left, with their places."""
         dropped = numbered(self.words)
         return [word for word in words if word[0] not in dropped]
-
-    def infer(self, x: Type) -> Tokens:
-        tokens(x, self.name)
-        return Tokens()
 
     def reference(self, x: Columns) -> Columns:
         dropped = numbered(self.words)
@@ -259,10 +250,8 @@ class DropWords(Op):
         return x._replace(slices=slices, number=e.let(call, "int64").expr)
 
 
-class JoinTexts(Op):
+class JoinTexts(Op, method=""):
     """The document x followed by the document y."""
-
-    method = ""
 
     def infer(self, x: Type, y: Type) -> Text:
         text(x, self.name)
@@ -280,8 +269,7 @@ class JoinTexts(Op):
         text = e.room(Room(growth, SLACK))
         e.line(f"text_copy({first.where}, {first.size}, {text})")
         e.line(f"text_copy({second.where}, {second.size}, {text} + {first.size})")
-        size = e.let(f"{first.size} + {second.size}", "int64").expr
-        return TextValue(text, size, growth)
+        return TextValue(text, e.let(f"{first.size} + {second.size}", "int64").expr, growth)
 
 
 def looked_up(e: Emitter, texts: Table) -> str:
@@ -301,3 +289,105 @@ def numbered(table: Strings) -> Mapping[str, int]:
         numbers = {text: number for number, text in enumerate(table.to_list())}
         _NUMBERED[table] = numbers
     return numbers
+
+
+class MatchesWhole(Op, reads_characters=True):
+    """True if a string matches a regular expression from its first character to its last.
+
+    A missing string does not.
+    """
+
+    pattern: str
+
+    def check(self) -> None:
+        compiled(self.pattern)
+
+    def infer(self, x: Type) -> Vector | Scalar:
+        fine = isinstance(x, Text) or (isinstance(x, Vector | Scalar) and x.dtype == "string")
+        expect(fine, f"only strings match a pattern, got {x}")
+        return Vector(x.width, "bool") if isinstance(x, Vector) else Scalar("bool")
+
+    def reference(self, x: Columns) -> Columns:
+        match = re.compile(self.pattern).fullmatch
+        flat = [isinstance(v, str) and match(v) is not None for v in x.reshape(-1).tolist()]
+        return np.array(flat, bool).reshape(x.shape)
+
+    def runs_native(self) -> bool:
+        matcher = automaton(self.pattern)
+        return matcher is not None and not matcher.trims and first_is_longest(self.pattern)
+
+    def emit(self, e: Emitter, x: RowValue | TextValue) -> RowValue:
+        matcher = automaton(self.pattern)
+        assert matcher is not None, "only patterns with an automaton are native"
+        growth = x.growth if isinstance(x, TextValue) else 1
+        slices = e.room(Room(growth, 1).times(8))
+        tables = searched(e, matcher)
+
+        def whole(where: str, size: str) -> ScalarValue:
+            most = e.let(f"max({size}, 0)", "int64").expr
+            call = f"text_tokens({where}, {most}, {slices}, {tables})"
+            count = e.let(call, "int64").expr
+            # The first match is the longest from the first character on: it is the whole string, or
+            # no match is.
+            return e.let(f"{count} > 0 and ld_int64({slices}, 0) == {size}", "bool")
+
+        def cell(value: str) -> ScalarValue:
+            address = e.let(value, "int64").expr
+            return whole(*(e.let(f"ld_int64({address}, {k})", "int64").expr for k in (0, 1)))
+
+        if isinstance(x, TextValue):
+            return whole(x.where, x.size)
+        return e.map(lambda _, value: cell(value).expr, x, dtype="bool")
+
+
+class Join(Op):
+    """The words as one document, with a separator between them."""
+
+    separator: str = " "
+
+    def infer(self, x: Type) -> Text:
+        tokens(x, "join")
+        return Text()
+
+    def reference(self, x: Columns) -> Columns:
+        texts = np.empty(len(x), object)
+        texts[:] = [self.separator.join(words) for words in x]
+        return texts
+
+    def emit(self, e: Emitter, x: TokensValue) -> TextValue:
+        raw = self.separator.encode("utf-8", "surrogatepass")
+        # Sixteen bytes behind what is copied are read as well.
+        separator = e.address(Blob.of(np.frombuffer(raw + bytes(SLACK), np.uint8)))
+        # `joined` has a byte for each word: a longer separator takes as many times as much.
+        most = x.joined.times(max(len(raw), 1))
+        text, size = e.room(Room(most.each, most.fixed + SLACK)), e.var("0")
+        with e.loop(x.number) as j:
+            with e.block(f"if {j} > 0:"):
+                e.line(f"text_copy({separator}, {e.size(len(raw))}, {text} + {size})")
+                e.line(f"{size} += {e.size(len(raw))}")
+            word = e.let(f"ld_int64({x.slices}, {j})", "int64").expr
+            length = e.let(f"{word} & 0xFFFFFFFF", "int64").expr
+            e.line(f"text_copy({x.base} + ({word} >> 32), {length}, {text} + {size})")
+            e.line(f"{size} += {length}")
+        return TextValue(text, size, most.each + most.fixed)
+
+
+class Length(Op):
+    """The number of characters of a document, or of words in a list (int64)."""
+
+    def infer(self, x: Type) -> Scalar:
+        fine = isinstance(x, Text | Tokens) or is_string(x)
+        expect(fine, f"length needs text or tokens, got {x}", "a vector's width is in .type.width")
+        return Scalar("int64")
+
+    def reference(self, x: Columns) -> Columns:
+        return np.array([len(row) for row in x], np.int64)
+
+    def emit(self, e: Emitter, x: Value) -> Any:
+        if isinstance(x, TokensValue):
+            return e.let(x.number, "int64")
+        text, count = document(e, x), e.var("0")
+        with e.loop(text.size) as j:
+            # In UTF-8 every byte that is not 10xxxxxx begins a character.
+            e.line(f"{count} += int64(ld_uint8({text.where}, {j}) & 192 != 128)")
+        return e.let(count, "int64")

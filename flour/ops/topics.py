@@ -38,7 +38,7 @@ MOST_ROUNDS = 100_000
 EULER = 0.577215664901532860606512090082402431
 
 
-class TopicWeights(Op):
+class TopicWeights(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE, takes_sparse=True):
     """The weight of each topic (a row of `words`) in a document of word counts, not normalised.
 
     Every document is solved by itself: its topics are weighted by its words, its words by its
@@ -50,9 +50,6 @@ class TopicWeights(Op):
     prior: float
     tolerance: float
     rounds: int
-    arity = Arity.AGGREGATE
-    bound = Bound.COMPUTE
-    takes_sparse = True
 
     def check(self) -> None:
         if len(self.words.shape) != 2 or self.words.dtype.kind != "f" or not self.words.shape[0]:

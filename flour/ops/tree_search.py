@@ -23,7 +23,7 @@ from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import FLOATS, Type, Vector
 from flour.core.words import Number, Numbers, Row, cast, indexable, number, registers, scratch, size
 from flour.core.words import fitted as fitted_numbers
-from flour.ops.metrics import METRICS, ColumnPair, Metric, MetricSums
+from flour.ops.distance import METRICS, ColumnPair, Metric, MetricSums
 
 #: Metrics whose sums are what a tree compares.
 REDUCED = (
@@ -135,13 +135,9 @@ class TreeNearest(Op):
             below, above = bounds[:, :width] - row, row - bounds[:, width:]
             return self._sums(np.maximum(below, 0.0) + np.maximum(above, 0.0), np.zeros(width))
         centre = self._finished(self._sums(bounds[:, :width], row), width)
-        apart = np.maximum(centre - bounds[:, width], 0.0)
-        return reduced(apart, self.metric, self.p)
+        return reduced(np.maximum(centre - bounds[:, width], 0.0), self.metric, self.p)
 
     # --- native code -------------------------------------------------------------------------
-
-    def structure(self) -> tuple[object, ...]:
-        return (self.metric, self.ball)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         metric, quotient = METRICS[self.metric], self.metric in _QUOTIENTS

@@ -16,7 +16,7 @@ from flour.core.types import INTS, Scalar, Type, Vector
 from flour.core.words import Number, Numbers, Row, cast, indexable, one, scratch, size, zero
 
 
-class Tally(Op):
+class Tally(Op, arity=Arity.AGGREGATE):
     """Per class, the weights of the columns that name it plus the `against` of those that do not.
 
     The columns hold class numbers in [0, classes); they are added up in order.
@@ -25,7 +25,6 @@ class Tally(Op):
     weights: Array
     against: Array
     classes: int
-    arity = Arity.AGGREGATE
 
     def check(self) -> None:
         if self.weights.array.shape != self.against.array.shape or self.classes < 1:
@@ -64,10 +63,8 @@ def tally(x: Row, weights: Numbers, against: Numbers, classes: int) -> Any:
     return votes
 
 
-class Share(Op):
+class Share(Op, arity=Arity.AGGREGATE):
     """x over its row sum; a row that sums to zero stays as it is."""
-
-    arity = Arity.AGGREGATE
 
     def infer(self, x: Type) -> Vector:
         kind = vector(x, "share")
@@ -91,11 +88,10 @@ def shares(x: Row, count: int) -> Any:
     return [columns[j] / total for j in range(count)]
 
 
-class WeightedMedian(Op):
+class WeightedMedian(Op, arity=Arity.AGGREGATE):
     """The smallest column at which the columns in ascending order hold half of all weight."""
 
     weights: Array
-    arity = Arity.AGGREGATE
 
     def infer(self, x: Type) -> Scalar:
         kind = vector(x, "weighted_median")
@@ -149,7 +145,7 @@ def ascending(x: Row, count: int) -> Any:
     return order
 
 
-class Duels(Op):
+class Duels(Op, arity=Arity.AGGREGATE):
     """Per class, its wins over the others one against one, confidences breaking ties.
 
     Columns are the pairs (0, 1), (0, 2), ..., (1, 2), ...: `won` holds 1 where the later class
@@ -158,7 +154,6 @@ class Duels(Op):
     """
 
     classes: int
-    arity = Arity.AGGREGATE
 
     def infer(self, won: Type, confidence: Type) -> Vector:
         pairs = self.classes * (self.classes - 1) // 2

@@ -156,9 +156,7 @@ def _check_depth(values: list[Any]) -> None:
 def _scalar(world: Purse, kind: object, value: object = None) -> Any:
     """The call `numpy.core.multiarray.scalar(dtype, bytes)`."""
     kind = dtype_of(kind)
-    if kind.hasobject:
-        return value
-    return _filled(world, (1,), kind, value, "C")[0]
+    return value if kind.hasobject else _filled(world, (1,), kind, value, "C")[0]
 
 
 def _ufunc(_: object, __: object, name: object) -> Any:

@@ -166,8 +166,7 @@ def _stack_global(m: Machine) -> Any:
 
 
 def _instance(m: Machine) -> Any:
-    named = m.name()
-    return m.world.call(named, tuple(m.marked()))
+    return m.world.call(m.name(), tuple(m.marked()))
 
 
 def _object(m: Machine) -> Any:

@@ -71,18 +71,15 @@ class LateSession:
     def _open(self) -> Any:
         with self._lock:
             if self._session is None:
-                session_ = self._load()
+                data, known = self._model.tobytes(), {*self._reads, *self._constants}
+                check(data, known, set(self._leaves), self._place)
+                session_ = session(data, self._place)
                 # The C++ session's method: the Python one only checks names before, as this does
                 # itself.
                 short = getattr(session_, "_sess", session_).run
                 self._short = partial(_run_values, session_) if self._foreign else short
                 self._session = session_
             return self._session
-
-    def _load(self) -> Any:
-        data = self._model.tobytes()
-        check(data, {*self._reads, *self._constants}, set(self._leaves), self._place)
-        return session(data, self._place)
 
 
 # --- types that numpy does not have ---------------------------------------------------------------

@@ -148,8 +148,7 @@ def _gate(estimator: Fitted, rows: NDArray[Any], flows: Mapping[str, Flow], dtyp
             raise UnsupportedSetting("it does not run", found=str(problem)[:120]) from problem
         if not _same(got, want):
             raise UnsupportedSetting(
-                f"what comes of that answers another {name}",
-                found=_difference(got, want),
+                f"what comes of that answers another {name}", found=_difference(got, want)
             )
 
 

@@ -369,8 +369,7 @@ class EstimatorImporter(Importer):
 
         try:
             block = self.matrix(x)
-            rows = np.asarray(self.rows(block))
-            return through_onnx(estimator, block, rows)
+            return through_onnx(estimator, block, np.asarray(self.rows(block)))
         except FlourError as other:
             reason = f"{other.what}: {other.found}" if other.found else other.what
             problem.found = f"{problem.found}; {reason}" if problem.found else reason

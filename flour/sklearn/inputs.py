@@ -142,8 +142,11 @@ def _note(estimator: Fitted, columns: list[int], kinds: list[Type | None]) -> No
         for name, child, picked in estimator.transformers_:
             where = places.get(name, [])
             if not isinstance(child, str) and len(where):
-                text = isinstance(picked, str | int) and takes_text(child)
-                _note_child(child, [columns[i] for i in where], kinds, text=text)
+                inner = [columns[i] for i in where]
+                if isinstance(picked, str | int) and takes_text(child):
+                    kinds[inner[0]] = _agreed(kinds[inner[0]], documents(child))
+                else:
+                    _note(child, inner, kinds)
         return
     dtypes = _categories(estimator)
     if dtypes is not None and len(dtypes) == len(columns):
@@ -153,13 +156,6 @@ def _note(estimator: Fitted, columns: list[int], kinds: list[Type | None]) -> No
             kinds[column] = _agreed(kinds[column], kind)
         return
     for child in _entry_points(estimator):
-        _note(child, columns, kinds)
-
-
-def _note_child(child: Fitted, columns: list[int], kinds: list[Type | None], *, text: bool) -> None:
-    if text:
-        kinds[columns[0]] = _agreed(kinds[columns[0]], documents(child))
-    else:
         _note(child, columns, kinds)
 
 
@@ -276,7 +272,11 @@ def _from_sample(estimator: Fitted, sample: Any) -> Type:
         return _from_frame(estimator, {name: _shown(c) for name, c in columns.items()})
     values = np.asarray(sample)
     if values.ndim == 1:
-        return documents(estimator) if takes_text(estimator) else Scalar(_name(values.dtype))
+        return (
+            documents(estimator)
+            if takes_text(estimator)
+            else Scalar("string" if values.dtype.kind in "OU" else _number(values.dtype))
+        )
     if values.dtype.kind in "OU":
         return _record_or_vector(None, [_kind(values[:, j]) for j in range(values.shape[1])])
     width = int(values.shape[1])
@@ -338,10 +338,6 @@ def _kind(column: Any) -> Type:
     return Scalar("string" if column.dtype.kind == "U" else _number(column.dtype))
 
 
-def _name(dtype: Any) -> str:
-    return "string" if dtype.kind in "OU" else _number(dtype)
-
-
 def _number(dtype: object) -> str:
     name = dtype_name(dtype)
     return name if name in FLOATS or name in ("int64", "bool", "string") else "float64"
@@ -352,6 +348,5 @@ def _record_or_vector(names: Any, kinds: list[Type], *, renamed: bool = False) -
     if names is None and kinds.count(_NUMBER) == len(kinds):
         return Vector(len(kinds), given=max(getattr(kind, "given", 0) for kind in kinds))
     if names is None:
-        fields = tuple((f"x{j}", kind) for j, kind in enumerate(kinds))
-        return Record(fields, positional=True)
+        return Record(tuple((f"x{j}", kind) for j, kind in enumerate(kinds)), positional=True)
     return Record(tuple((str(n), kind) for n, kind in zip(names, kinds, strict=True)), renamed)

@@ -28,8 +28,8 @@ from flour.core.types import (
     Extent,
     Record,
     Type,
-    Vector,
     extents,
+    width_of,
 )
 from flour.language.adapters import public_name
 from flour.language.flow import Flow
@@ -107,7 +107,9 @@ def refused_by(estimator: Any, version: tuple[int, int]) -> RefusedInput | None:
         return RefusedInput(step, nan=_new(estimator), largest=LARGEST)
     if step == "SplineTransformer" and getattr(estimator, "handle_missing", "error") == "zeros":
         return None
-    narrow = step in _TREES or _is_single(getattr(estimator, "X_thresholds_", None))
+    # An isotonic regression that was fitted on float32 converts its input to that.
+    thresholds = getattr(estimator, "X_thresholds_", None)
+    narrow = step in _TREES or getattr(thresholds, "dtype", None) == np.float32
     narrow |= step == "KBinsDiscretizer" and estimator.dtype == np.float32
     return RefusedInput(step, nan=not takes_nan, largest=LARGEST_SINGLE if narrow else LARGEST)
 
@@ -119,11 +121,6 @@ def _new(indicator: Any) -> bool | NDArray[np.bool_]:
     every = np.ones(int(indicator.n_features_in_), np.bool_)
     every[np.asarray(indicator.features_, np.int64)] = False
     return every
-
-
-def _is_single(thresholds: Any) -> bool:
-    """True if an isotonic regression was fitted on float32, to which it converts its input."""
-    return thresholds is not None and thresholds.dtype == np.float32
 
 
 #: The number of no step.
@@ -235,7 +232,7 @@ def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, StepDemand]:
         # Trees take missing values in dense rows only.
         sparse_trees = refused.step in _TREES and getattr(item.type, "sparse", False)
         strict = refused._replace(nan=True) if sparse_trees else refused
-        _add(demands, item, StepDemand.of(strict, _width(item.type), number))
+        _add(demands, item, StepDemand.of(strict, width_of(item.type), number))
     found: dict[Node, StepDemand] = {}
     order, known = topological([*roots, *demands]), _extents(demands)
     for item in reversed(order):
@@ -249,7 +246,9 @@ def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, StepDemand]:
     for item in order:
         record = demands.get(item.inputs[0]) if item.op.name in PICKS else None
         if record is not None and isinstance(item.inputs[0].op, Source):
-            part = record.pick(_places(item))
+            # The places of the columns that are picked from a record.
+            names = item.inputs[0].type.names  # type: ignore[union-attr]  # it is a record
+            part = record.pick([names.index(each) for each in _labels(item)])
             if not part.nothing and _dtype(item.type) != "string":
                 found[item] = part.both(found.get(item))
     return found
@@ -303,12 +302,11 @@ def _at_inputs(  # noqa: PLR0911 (one for each kind)
         places = [names.index(each) for each in fields["labels"]]
         return [(inputs[0], demand.scattered(places, len(names)))]
     if op.name in {"Concat", "Bundle"}:
-        ends = np.cumsum([0, *(_width(each.type) for each in inputs)])
-        parts = (demand.pick(slice(*each)) for each in pairwise(ends))
-        return [*zip(inputs, parts, strict=True)]
+        ends = np.cumsum([0, *(width_of(each.type) for each in inputs)])
+        return [*zip(inputs, (demand.pick(slice(*each)) for each in pairwise(ends)), strict=True)]
     if op.name in {"Select", "Element"}:
         columns = fields["columns"].array if op.name == "Select" else [fields["column"]]
-        return [(inputs[0], demand.scattered(columns, _width(inputs[0].type)))]
+        return [(inputs[0], demand.scattered(columns, width_of(inputs[0].type)))]
     if op.same_values:
         return [(inputs[0], demand)]
     if isinstance(item.op, Source) or _dtype(item.type) not in FLOATS:
@@ -361,12 +359,6 @@ def _limits_before(op: Elementwise, limits: NDArray[np.float64]) -> NDArray[np.f
     return limits if np.all(np.abs(values) <= limits) else None
 
 
-def _places(item: Node) -> list[int]:
-    """The places of the columns that are picked from a record."""
-    names = item.inputs[0].type.names  # type: ignore[union-attr]  # it is a record
-    return [names.index(each) for each in _labels(item)]
-
-
 def _labels(item: Node) -> tuple[str, ...]:
     fields = item.op.fields()
     return fields.get("labels") or (fields["label"],)
@@ -380,14 +372,8 @@ def _named(item: Node) -> tuple[str, ...]:
         parts = [_named(each) for each in item.inputs]
         return sum(parts, ()) if all(parts) else ()
     alike = item.op.by_column and len(item.inputs) == 1
-    alike = alike and _width(item.inputs[0].type) == _width(item.type)
+    alike = alike and width_of(item.inputs[0].type) == width_of(item.type)
     return _named(item.inputs[0]) if alike else ()
-
-
-def _width(kind: Type) -> int:
-    if isinstance(kind, Record):
-        return len(kind.names)
-    return kind.width if isinstance(kind, Vector) else 1
 
 
 def _dtype(kind: Type) -> str:

@@ -50,7 +50,14 @@ def translated(pattern: str) -> str:
         before = text if inside else kind
         inside = kind == "set" or (inside and kind != "closed")
         if kind in ("class", "name"):
-            text = _class(token, pattern, inside=inside)
+            # A class as the ranges of a set.
+            name = token["name"] or token["class"].lower()
+            known = members(name)
+            if known is None:
+                raise _refused(pattern, token[0])
+            known = known & ~_BARE if name == "w" and inside else known
+            ranges = _ranges(known ^ token["class"][0].isupper())
+            text = ranges if inside else f"[{ranges}]"
         elif not inside and kind in ("group", "end"):
             stack = stack[:-1] if kind == "end" else [*stack, text == "(?i:"]
             text = text if text in ("(?=", "(?!", ")") else "(?:"
@@ -69,17 +76,6 @@ def translated(pattern: str) -> str:
 
 def _folded(letter: str) -> str:
     return letter.lower() + letter.upper() + _FOLDED.get(letter.lower(), "")
-
-
-def _class(token: re.Match[str], pattern: str, *, inside: bool) -> str:
-    """A class as the ranges of a set."""
-    name = token["name"] or token["class"].lower()
-    known = members(name)
-    if known is None:
-        raise _refused(pattern, token[0])
-    known = known & ~_BARE if name == "w" and inside else known
-    ranges = _ranges(known ^ token["class"][0].isupper())
-    return ranges if inside else f"[{ranges}]"
 
 
 def _ranges(known: NDArray[np.bool_]) -> str:

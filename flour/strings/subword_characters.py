@@ -56,8 +56,7 @@ def members(name: str) -> NDArray[np.bool_] | None:
     bounds, numbers = stored_for_all("categories", FILE)
     if name == "d" or not wanted:
         return members("Nd") if name == "d" else None
-    found = np.isin(numbers, wanted)
-    return np.repeat(found, np.diff(bounds, append=CHARACTERS))
+    return np.repeat(np.isin(numbers, wanted), np.diff(bounds, append=CHARACTERS))
 
 
 @cache

@@ -113,8 +113,7 @@ def spaces() -> Kinds:
 
 
 def _spaces() -> Kinds:
-    runs = matched(re.compile(r"\s+"))
-    return kinds(inside(runs, np.arange(CHARACTERS)))
+    return kinds(inside(matched(re.compile(r"\s+")), np.arange(CHARACTERS)))
 
 
 @cache
@@ -132,8 +131,7 @@ def _contexts() -> Kinds:
     codes = np.arange(CHARACTERS, dtype=np.uint32)
     codes[_DOTTED_I] = ord("a")  # it grows, and has case as an a has
     ends = _sigmas([32, codes, _SIGMA])
-    skipped = _sigmas([32, ord("A"), codes, _SIGMA]) & ~ends
-    return kinds(ends + 2 * skipped)
+    return kinds(ends + 2 * (_sigmas([32, ord("A"), codes, _SIGMA]) & ~ends))
 
 
 def _sigmas(pattern: Iterable[Any]) -> NDArray[np.bool_]:

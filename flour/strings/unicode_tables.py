@@ -14,7 +14,7 @@ import json
 import sys
 import unicodedata
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,23 +74,3 @@ def _read(place: Path) -> tuple[str, dict[str, tuple[list[str], list[int], bytes
         packed[name] = dtypes, sizes, body[start : start + length]
         start += length
     return about["unicode"], packed
-
-
-def write(tables: Mapping[str, Sequence[NDArray[Any]]], place: Path | None = None) -> None:
-    """Write a file; without a place, that for this Python."""
-    packed = {
-        name: zlib.compress(b"".join(each.tobytes() for each in arrays), 9)
-        for name, arrays in tables.items()
-    }
-    rows = {
-        name: [
-            [each.dtype.str for each in arrays],
-            [each.size for each in arrays],
-            len(packed[name]),
-        ]
-        for name, arrays in tables.items()
-    }
-    head = json.dumps({"unicode": unicodedata.unidata_version, "tables": rows})
-    place = place or path()
-    place.parent.mkdir(exist_ok=True)
-    place.write_bytes(b"\n".join([head.encode(), b"".join(packed.values())]))

@@ -19,7 +19,7 @@ import struct
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -348,7 +348,7 @@ def _parse(entry: bytes, unique: str) -> packs.PackedFunction | None:
     magic, check, symbol_size, size = _HEAD.unpack_from(entry)
     body = entry[_HEAD.size :]
     symbol = body[:symbol_size].decode("ascii", "replace")
-    whole = magic == _MAGIC and len(body) == symbol_size + size and _checksum(body) == check
+    whole = magic == _MAGIC and len(body) == symbol_size + size and checksum(body) == check
     return packs.PackedFunction(symbol, body[symbol_size:]) if whole and unique in symbol else None
 
 
@@ -453,13 +453,14 @@ def read_entry(path: Path) -> bytes:
         return file.read()
 
 
-def _checksum(body: bytes) -> bytes:
+def checksum(body: bytes) -> bytes:
+    """Digest that an entry is checked by."""
     return blake2b(body, digest_size=16).digest()
 
 
 def _keep(digest: str, symbol: bytes, code: bytes) -> None:
     body = symbol + code
-    head = _HEAD.pack(_MAGIC, _checksum(body), len(symbol), len(code))
+    head = _HEAD.pack(_MAGIC, checksum(body), len(symbol), len(code))
     if write_entry(_path(digest), head + body):
         _evict_sometimes()
 
@@ -524,14 +525,17 @@ def _evict_sometimes() -> None:
 
 def evict(most: int) -> None:
     """Drop the entries not used for longest until the rest take at most `most` bytes."""
-    entries = [(status.st_mtime, status.st_size, path) for path, status in _entries()]
-    total = sum(size for _, size, _ in entries)
-    for _, size, path in sorted(entries):
+    drop_oldest(_entries(), most)  # a process that has the code loaded does not need the file
+
+
+def drop_oldest(entries: Sequence[tuple[Path, os.stat_result]], most: int) -> None:
+    """Remove the files not used for longest until the rest take at most `most` bytes."""
+    total = sum(status.st_size for _, status in entries)
+    for path, status in sorted(entries, key=lambda entry: entry[1].st_mtime):
         if total <= most:
             return
-        # A process that has the code loaded does not need the file.
         _drop(path)
-        total -= size
+        total -= status.st_size
 
 
 def usage() -> tuple[int, int]:
@@ -543,16 +547,19 @@ def usage() -> tuple[int, int]:
 def _entries() -> list[tuple[Path, os.stat_result]]:
     """Every entry; removes abandoned temporary files on the way."""
     entries = []
-    for path in directory().glob("??/*"):
-        try:
-            status = path.stat()
-        except OSError:
-            continue  # another process was faster
+    for path, status in files(directory()):
         if path.suffix == ".o" and not path.name.startswith("."):
             entries.append((path, status))
         elif time.time() - status.st_mtime > _ABANDONED_SECONDS:
             _drop(path)
     return entries
+
+
+def files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """The files in the folders below this one that other processes have not removed."""
+    for path in folder.glob("??/*"):
+        with suppress(OSError):
+            yield path, path.stat()
 
 
 def _drop(path: Path) -> None:

@@ -1,7 +1,7 @@
 """A module of LLVM for a linker: functions, parameters, and what callers call.
 
 `main` is a process of its own, as LLVM aborts on some code for WebAssembly with vectors:
-oven.export.objects writes its order.
+oven.export.targets writes its order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LINE = 64
 
 
 def main(cpu: str, features: str, triple: str, made: str, level: str = "") -> None:
-    """Write the object code of an order that oven.export.objects has written.
+    """Write the object code of an order that oven.export.targets has written.
 
     With a `level` of processors it is its code for that, without parameters.
     """
@@ -82,8 +82,7 @@ class _Linkable:
         address = held[word[0]].ptrtoint(self.size)
         if self.bits == 64:
             return address
-        pair = ir.LiteralStructType([INT, INT])
-        return ir.Constant(pair, [address, ir.Constant(INT, 0)])
+        return ir.Constant(ir.LiteralStructType([INT, INT]), [address, ir.Constant(INT, 0)])
 
     def run_of(self, level: str) -> None:
         """The function `run` under a name of its own."""
@@ -140,7 +139,11 @@ class _Linkable:
         sized = self._exported("scratch_size", self.size, (self.size,))
         builder = ir.IRBuilder(sized.append_basic_block("entry"))
         needed = builder.call(size, [self._wide(builder, sized.args[0])])
-        builder.ret(needed if self.bits == 64 else builder.trunc(needed, self.size))
+        if self.bits == 32:
+            most = WORD((1 << 32) - 1)
+            fits = builder.icmp_signed("<", needed, most)
+            needed = builder.trunc(builder.select(fits, needed, most), self.size)
+        builder.ret(needed)
         version = self._exported("version", pointer, ())
         text = self._constant("about", _bytes(about.encode("ascii") + b"\0"))
         builder = ir.IRBuilder(version.append_basic_block("entry"))
@@ -153,8 +156,7 @@ class _Linkable:
         return self.module.function(word.definition, kinds, inline=False)[0]
 
     def _exported(self, name: str, result: ir.Type, given: Sequence[ir.Type]) -> ir.Function:
-        kind = ir.FunctionType(result, given)
-        return ir.Function(self.llvm, kind, f"{self.name}_{name}")
+        return ir.Function(self.llvm, ir.FunctionType(result, given), f"{self.name}_{name}")
 
     def _field(self, builder: ir.IRBuilder, base: ir.Value, index: int) -> ir.Value:
         """A field of a struct of addresses and sizes, as a word."""
@@ -170,8 +172,8 @@ _BITS = {
     "x86-64-v3": {(1, 2): 0x38401000, (0x80000001, 2): 0x20, (7, 1): 0x128},
     "x86-64-v4": {(1, 2): 0x38401000, (0x80000001, 2): 0x20, (7, 1): 0xD0030128},
 }
-#: The registers that the system saves for a level.
-_SAVED = {"x86-64-v3": 0x6, "x86-64-v4": 0xE6}
+#: The registers that the system saves, for each level that a library chooses at load.
+CHOSEN_AT_LOAD = {"x86-64-v3": 0x6, "x86-64-v4": 0xE6}
 _CPUID = "={ax},={bx},={cx},={dx},{ax},{cx},~{dirflag},~{fpsr},~{flags}"
 
 
@@ -193,7 +195,7 @@ def _is_of(builder: ir.IRBuilder, level: str) -> ir.Value:
     with builder.if_then(builder.load(found)):
         kind = ir.FunctionType(ir.LiteralStructType([INT, INT]), [INT])
         saved = builder.asm(kind, "xgetbv", "={ax},={dx},{cx}", [INT(0)], side_effect=True)
-        every = [have(builder.extract_value(saved, 0), _SAVED[level])]
+        every = [have(builder.extract_value(saved, 0), CHOSEN_AT_LOAD[level])]
         every += [have(asked(*question), bits) for question, bits in _BITS[level].items()]
         builder.store(reduce(builder.and_, every), found)
     return builder.load(found)

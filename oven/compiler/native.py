@@ -15,6 +15,7 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
+from flour.core.parsing import parse_source
 from oven import debug
 from oven.compiler import machine
 from oven.compiler.cache import MachineCode
@@ -80,7 +81,7 @@ def _by_numba(source: str, name: str, refused: str) -> str:
 
 def ir_text(source: str, name: str) -> tuple[str, str]:
     """The symbol of the function, and it in LLVM's intermediate language, not optimised yet."""
-    (definition,) = ast.parse(source).body
+    (definition,) = parse_source(source).body
     assert isinstance(definition, ast.FunctionDef)
     module = Module(vocabulary())
     module.llvm.triple = machine.triple()

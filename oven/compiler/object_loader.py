@@ -146,7 +146,8 @@ def _load(parsed: _Object, symbol: str) -> int:
             "<Q", image, offsets[number] + offset, (address(target) + addend) & (2**64 - 1)
         )
     block[: len(image)] = bytes(image)
-    _protect(base, len(block))
+    if _process().mprotect(base, len(block), _EXECUTABLE):
+        raise OSError(ctypes.get_errno(), "memory cannot be made executable")
     _blocks.append(block)
     return address(function)
 

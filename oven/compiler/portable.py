@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
+from flour.core.parsing import parse_source
 from oven.compiler import machine, source_check
 from oven.compiler.cache import MachineCode
 from oven.compiler.functions import bits, of_bits
@@ -100,10 +101,10 @@ class StageWord:
 
 def definition(source: str, name: str, known: Collection[str] = ()) -> ast.FunctionDef:
     """The one function of this source, vetted and under this name; `known` are words besides."""
-    (function,) = (item for item in ast.parse(source).body if isinstance(item, ast.FunctionDef))
+    (function,) = (item for item in parse_source(source).body if isinstance(item, ast.FunctionDef))
     text = source.replace(f"def {function.name}(", f"def {name}(", 1)
     source_check.vet(text, name, {*vocabulary(), *known}, len(function.args.args))
-    (renamed,) = ast.parse(text).body
+    (renamed,) = parse_source(text).body
     assert isinstance(renamed, ast.FunctionDef), "it was vetted"
     return renamed
 
@@ -120,7 +121,7 @@ def module(words: Mapping[str, Intrinsic | int]) -> Module:
 
 def missing(source: str, words: Container[str]) -> str:
     """The first word of all native code that a source has and these words have not; or nothing."""
-    for item in ast.walk(ast.parse(source)):
+    for item in ast.walk(parse_source(source)):
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Name):
             name = item.func.id
             if name != "range" and name not in words and name in usual():

@@ -25,6 +25,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flour.core.parsing import parse_source
 from objectstore import combine
 from oven.compiler import cache
 from oven.errors import NoCompiler
@@ -250,7 +251,7 @@ def _build(source: str, name: str, symbol: str) -> cache.MachineCode:
     text = source.replace(f"def {name}(", f"def {symbol}(", 1)
     words = {**native.vocabulary(), **_atomics()}
     source_check.vet(text, symbol, words)
-    (definition,) = ast.parse(text).body
+    (definition,) = parse_source(text).body
     assert isinstance(definition, ast.FunctionDef)
     module = Module(words)
     module.llvm.triple = machine.triple()

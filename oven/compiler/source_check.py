@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Container
 
+from flour.core.parsing import parse_source
 from oven.errors import CompileError
 
 _ALLOWED = (
@@ -30,7 +31,7 @@ def vet(source: str, name: str, vocabulary: Container[str], parameters: int = 4)
 
 def _problem(source: str, name: str, vocabulary: Container[str], parameters: int) -> str:
     try:
-        body = ast.parse(source).body
+        body = parse_source(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"this is not Python: {error}"
     if len(body) != 1 or not isinstance(body[0], ast.FunctionDef) or body[0].name != name:

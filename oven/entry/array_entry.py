@@ -23,10 +23,10 @@ import numpy as np
 
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Record, Text, Vector
-from flour.data.batch import BatchReader
+from flour.data.batch import BatchReader, Form
 from flour.data.coerce_values import document
 from oven.codegen.ports import Port
-from oven.entry.builtin import Contents, native_function
+from oven.entry.builtin import Contents, hand_on, native_function
 from oven.entry.forms import DOCUMENTS, VECTORS
 from oven.entry.row_layout import document_rows, rows_contents
 from oven.entry.tables import (
@@ -93,10 +93,15 @@ def open_array_entry(found: EntryLayout, fallback: Call) -> Call | None:
         scratch = shared_scratch(memory.size)
         words = {**memory.words(), "SCRATCH": scratch.ctypes.data, "FALLBACK": id(fallback)}
         words |= {"DTYPE": id(dtype), "ITEM_BYTES": dtype.itemsize, "WIDTH": width}
+        words |= {"OTHER": 0, "OTHER_DTYPE": 0}
         words["RELEASE_ROWS"] = max(1, RELEASE_BYTES // max(run.row_work, 1))
         return plan_contents(run, found.outputs, words, dtype, fallback, scratch)
 
     return native_function(VECTORS, vectors)
+
+
+#: The types of what batches have: of data of most others a batch has something else.
+_PLAIN: frozenset[type] = frozenset((bytes, dict, list, np.ndarray, str, tuple))
 
 
 # --- the way around -------------------------------------------------------------------------------
@@ -106,17 +111,25 @@ def around(
     run: Callable[[object], Mapping[str, Any]],
     reader: BatchReader,
     variant: Callable[[object], Call | None] = lambda _: None,
+    entry: Callable[[], Call | None] = lambda: None,
 ) -> Call:
     """An entry through `Plan.run`, for whatever the machine code does not take.
 
-    Arrays of another type go to the entry of their own `variant`, once it is there.
+    Arrays of another type go to the entry of their own `variant`, once it is there; those of other
+    floats from then on without coming here. A frame is read as arrays, and a row of one as values,
+    which the machine code of `entry` takes.
     """
 
     def call(data: object) -> Answers:
         if type(data) is np.ndarray and (other := variant(data)) is not None:
+            hand_on(entry(), data.dtype, other)
             return other(data)
         data = reader.nulls.of_rows(data)
         batch = reader.read(data)
+        if type(data) not in _PLAIN and batch.kind is not Form.GENERAL:
+            own = entry()
+            if own is not None and batch.data is not data:
+                return own(batch.data)
         if batch.single:
             return tuple(map(_only, run(batch.block).values()))
         return tuple(run(data).values())
@@ -142,9 +155,7 @@ def decoding(kind: Text, slow: Call, opened: Callable[[Call], Call]) -> Call:
 
     def call(data: object) -> Answers:
         made = entry() if entry is not None and type(data) is bytes else None
-        if made is None:
-            return slow(data)
-        return made(document(data, kind, "$"))
+        return slow(data) if made is None else made(document(data, kind, "$"))
 
     found = opened(call)
     entry = weakref.ref(found)

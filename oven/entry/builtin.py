@@ -55,6 +55,9 @@ def any_arguments(name: str, signature: str, doc: str) -> Style:
     return Style(name.encode(), f"{name}{signature}\n--\n\n{doc}".encode(), _ANY, 4)
 
 
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
 class _Method(ctypes.Structure):
     """PyMethodDef: how Python's C interface describes a built-in function."""
 
@@ -96,12 +99,6 @@ def compiled(code: EntryCode, style: Style = ONE) -> int:
     return cache.machine_code(code.key, code.name, partial(_build, code, style.words))
 
 
-def is_loaded(template: Template) -> bool:
-    """True if this function's machine code is in the process: making another takes no time."""
-    code = entry_code(template)
-    return code is not None and cache.here(code.key)
-
-
 def code_address(function: Callable[..., Any]) -> int:
     """The address of a built-in function's machine code: calling it saves a look-up."""
     return int(_function_of(function))
@@ -125,6 +122,18 @@ def learn_release(function: object, rows: int, *, long: bool) -> None:
         return
     bound = int(table[at])
     table[at] = min(bound, size) if long else max(bound, size + 1)
+
+
+def hand_on(function: object, dtype: np.dtype[Any], other: Callable[..., Any]) -> None:
+    """Have an entry for vectors call another one for arrays of this type of floats."""
+    table = getattr(function, "__self__", None)
+    if not isinstance(table, NativeTable) or "OTHER" not in table.code.words:
+        return
+    at, kind = map(table.code.words.index, ("OTHER", "OTHER_DTYPE"))
+    if not table[at] and dtype in _FLOATS:
+        table.kept = (*table.kept, dtype, other)
+        table[kind] = id(dtype)
+        table[at] = id(other)
 
 
 #: One for each code there is, not for each function: they stay, as code does.

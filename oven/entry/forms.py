@@ -47,6 +47,10 @@ def entry(self, argument):
     else:
         $items_of(items, argument, width)
     if not fits:
+        if kind == PyArray_Type and table.OTHER != 0:
+            $same_dtype(argument.ARRAY_DTYPE, table.OTHER_DTYPE)
+            if same:
+                return PyObject_CallOneArg(table.OTHER, argument)
         $fall_back
     $answers
     scratch = table.SCRATCH

@@ -157,8 +157,7 @@ def _entry_code(template: Template, layout: Layout) -> EntryCode:
 def generated(template: Template, layout: Layout) -> Generated:
     """The text of an entry for objects that are laid out like this."""
     names = _Names(layout)
-    text = names.resolved(_expanded(template.text, template.parts))
-    return Generated(text, tuple(names.words))
+    return Generated(names.resolved(_expanded(template.text, template.parts)), tuple(names.words))
 
 
 def _expanded(text: str, parts: Mapping[str, str]) -> str:

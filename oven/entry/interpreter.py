@@ -104,8 +104,7 @@ def _field(name: str, dtype: str, samples: Samples) -> dict[str, Offset]:
     """The field whose value in each of these objects is this."""
     code = _CODES[dtype]
     pairs = [(item, (value,)) for item, value in samples]
-    places = _places(code, pairs, struct.calcsize(code))
-    return {name: Offset(dtype, _only(name, places))}
+    return {name: Offset(dtype, _only(name, _places(code, pairs, struct.calcsize(code))))}
 
 
 def _pointer(name: str, samples: Samples, readable: Readable) -> dict[str, Offset]:

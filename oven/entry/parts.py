@@ -342,8 +342,7 @@ Py_DecRef(answers)
 
 def _switch(name: str, cases: dict[str, str]) -> str:
     """One of these lines, by a number."""
-    lines = [f"if {name} == {number}:\n    {line}\n" for number, line in cases.items()]
-    return "el".join(lines)
+    return "el".join([f"if {name} == {number}:\n    {line}\n" for number, line in cases.items()])
 
 
 def _of_kinds(name: str, floats: str, integers: str, others: Mapping[str, str]) -> str:

@@ -1,9 +1,9 @@
 """Rows as entries lay them out: where each value goes, and what an entry's table says of it.
 
-Entries for records (oven.entry.record_entry) and for arrays by name (oven.entry.columns_entry) read
-different things into the same rows. In a row lie the columns of each port that the stages read, one
-port behind the other from a multiple of 16 bytes on. What no stage reads is looked at all the same,
-and goes to the end of the row.
+Entries for records and for arrays by name (oven.entry.columns_entry) read different things into the
+same rows. In a row lie the columns of each port that the stages read, one port behind the other
+from a multiple of 16 bytes on. What no stage reads is looked at all the same, and goes to the end
+of the row.
 
 A value is read in its own dtype. Ports that want it in another one (a vector of an int64 and a
 float64 column is of float64) get it converted from there.

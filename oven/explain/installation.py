@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +17,6 @@ class CodeCache(NamedTuple):
     folder: Path
     doubt: str
     """The reason for which it is not used; empty if it is."""
-    writable: bool
     functions: int
     size: int
 
@@ -45,7 +43,6 @@ def installation() -> Installation:
         warnings.simplefilter("always")
         functions = sum(map(len, cache.at_hand()))
     folder = cache.directory()
-    home = next((each for each in (folder, *folder.parents) if each.exists()), folder)
     doubt = system.doubt_of(folder.stat()) if folder.is_dir() else ""
     if folder.exists() and not folder.is_dir():
         doubt = "it is no folder"
@@ -55,7 +52,7 @@ def installation() -> Installation:
         object_layout() is not None,
         functions,
         tuple(str(each.message) for each in told),
-        CodeCache(folder, doubt, os.access(home, os.W_OK), *cache.usage()),
+        CodeCache(folder, doubt, *cache.usage()),
     )
 
 

@@ -45,9 +45,7 @@ def explain(plan: Plan, stage: str = "stages", form: str = "text", data: object 
         raise ParameterError(
             f"there is no form {form!r}", where=str(here()), hint="one of " + ", ".join(FORMS)
         )
-    if stage == "timed":
-        return _timed(plan, form, data)
-    return STEPS[stage](plan, form)
+    return _timed(plan, form, data) if stage == "timed" else STEPS[stage](plan, form)
 
 
 # --- stages -------------------------------------------------------------------------------------
@@ -185,8 +183,7 @@ def _timed(plan: Plan, form: str, data: object) -> str:
         f"{run.whole * 1e6:,.1f} us as a whole (the best of {timing.REPEATS})"
     )
     if form == "html":
-        body = table(TIMED_COLUMNS, rows, marked=_black(plan), bars="share")
-        return page("Time", head, body)
+        return page("Time", head, table(TIMED_COLUMNS, rows, marked=_black(plan), bars="share"))
     return "\n".join([head, *_aligned([TIMED_COLUMNS, *rows])])
 
 

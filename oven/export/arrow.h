@@ -90,7 +90,7 @@ static inline int MODEL_arrow_read(
             from = from->dictionary;
             k = from->offset + whole;
             format = *of->dictionary->format;
-            missing = !MODEL_arrow_valid(from, k);
+            missing = format == 'n' || !MODEL_arrow_valid(from, k);
         }
         if (!missing && !MODEL_arrow_text(format, from, k, &cell)) return 7;
         memcpy(into, &cell, sizeof cell);
@@ -126,9 +126,9 @@ static inline int MODEL_arrow_fits(const MODEL_arrow_column *to, const struct Ar
 
 /* The bytes of `scratch` for texts of up to `longest` bytes. */
 static inline size_t MODEL_arrow_scratch_size(size_t longest) {
-    size_t size = 64 + MODEL_scratch_size(longest);
+    size_t rest = MODEL_scratch_size(longest), size = 64;
     for (int c = 0; c < MODEL_ARROW_COLUMNS; c++) size += MODEL_ARROW_ROWS * MODEL_arrow_columns[c].size * (size_t)MODEL_arrow_columns[c].width;
-    return size;
+    return size > SIZE_MAX - rest ? SIZE_MAX : size + rest;
 }
 
 /* Answers the rows of a struct array, whose columns go by name: numbers, whole numbers and truths (a null is NaN), utf8 and large_utf8,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from textwrap import wrap
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from oven.compiler.intrinsics.base import Routine
 from oven.compiler.kinds import (
@@ -54,13 +54,6 @@ class CValue(NamedTuple):
         return self.text if self.level > level else f"({self.text})"
 
 
-class CWord(Protocol):
-    """The meaning in C of a call in native code."""
-
-    def write(self, code: CFunction, arguments: Sequence[CValue]) -> CValue:
-        """Write the call."""
-
-
 class _Wider(Exception):
     """A variable has a wider type than the code so far supposes."""
 
@@ -72,11 +65,17 @@ def c_type(kind: Kind) -> str:
     return _C_NAMES.get(kind.name, f"{kind.name}_t")
 
 
+#: Writes a call of native code in C.
+CWord = Callable[["CFunction", Sequence[CValue]], CValue]
+#: The names that native code may use in C.
+CVocabulary = Mapping[str, CWord | Routine | int]
+
+
 @dataclass
 class CModule:
     """The functions of a file, each written once, and what they use."""
 
-    vocabulary: Mapping[str, CWord | Routine | int]
+    vocabulary: CVocabulary
     functions: list[str] = field(default_factory=list)
     used: dict[str, None] = field(default_factory=dict)
     structs: dict[str, str] = field(default_factory=dict)
@@ -87,7 +86,8 @@ class CModule:
         key = definition.name, kinds
         if key not in self._written:
             same = sum(name == definition.name for name, _ in self._written)
-            name = f"pz_{definition.name}" + (f"_{same}" if same else "")
+            # No name that callers see ends like this.
+            name = f"{definition.name}_pz{same or ''}"
             variables: dict[str, Kind] = {}
             while True:
                 code = CFunction(self, definition, name, kinds, variables)
@@ -112,31 +112,29 @@ class CModule:
 _RETURNED = "return"
 
 
+@dataclass
 class CFunction:
     """Writes one function."""
 
-    def __init__(
-        self,
-        module: CModule,
-        definition: ast.FunctionDef,
-        name: str,
-        kinds: tuple[Kind, ...],
-        variables: dict[str, Kind],
-    ) -> None:
-        self.module, self.definition, self.name = module, definition, name
-        self._kinds, self._variables = kinds, variables
-        self._parameters = [item.arg for item in definition.args.args]
-        for parameter, kind in zip(self._parameters, kinds, strict=True):
+    module: CModule
+    definition: ast.FunctionDef
+    name: str
+    _kinds: tuple[Kind, ...]
+    _variables: dict[str, Kind]
+
+    def __post_init__(self) -> None:
+        self._parameters = [item.arg for item in self.definition.args.args]
+        for parameter, kind in zip(self._parameters, self._kinds, strict=True):
             self._widen(parameter, kind)
         self._lines: list[str] = []
         self._depth = 1
         #: Variables that a loop has declared, and arrays of the running call.
         self._own: set[str] = set()
         self._rooms: list[str] = []
-        names = [n for n in ast.walk(definition) if isinstance(n, ast.Name)]
+        names = [n for n in ast.walk(self.definition) if isinstance(n, ast.Name)]
         self._read = {n.id for n in names if not _is_set(n)}
         #: Variables of loops alone, which C declares there.
-        self._of_loops = _of_loops(definition)
+        self._of_loops = _of_loops(self.definition)
         self._fresh = count()
 
     def write(self) -> str:
@@ -196,18 +194,17 @@ class CFunction:
                 self._line("}")
             case ast.For(target=ast.Name(id=name), iter=ast.Call() as call, body=body, orelse=[]):
                 self._for(name, call, body)
-            case ast.Break():
-                self._line("break;")
-            case ast.Continue():
-                self._line("continue;")
+            case ast.Break() | ast.Continue():
+                self._line(f"{type(item).__name__.lower()};")
             case ast.Return(value=value):
                 self._return(value)
             case _:
                 raise Mismatch(f"{type(item).__name__} has no place in native code")
 
-    def _nested(self, header: str, body: Sequence[ast.stmt]) -> None:
+    def _nested(self, header: str, body: Sequence[ast.stmt], first: Sequence[str] = ()) -> None:
         self._line(header)
         self._depth += 1
+        self._lines += ["    " * self._depth + line for line in first]
         self._block(body)
         self._depth -= 1
 
@@ -263,7 +260,7 @@ class CFunction:
     def _for(self, name: str, call: ast.Call, body: Sequence[ast.stmt]) -> None:
         """A loop over a range, whose end is computed once and whose body may set the variable."""
         bounds = [converted(self.value(item), INT64) for item in call.args]
-        start = bounds[0] if len(bounds) > 1 else CValue(INT64, "0", number=0)
+        start = bounds[0] if len(bounds) > 1 else constant(0)
         stop, step = bounds[min(1, len(bounds) - 1)], bounds[2] if len(bounds) == 3 else None
         self._widen(name, INT64)
         assigned = {
@@ -278,19 +275,13 @@ class CFunction:
         down = step is not None and step.number is not None and step.number < 0
         forward = f"{index}++" if step is None else f"{index} += {step.text}"
         header = f"for ({begin}; {index} {'>' if down else '<'} {end}; {forward}) {{"
-        self._line(header)
-        self._depth += 1
-        if alone:
-            self._own.add(name)
-        else:
-            self._line(f"{_named(name)} = {index};")
-        self._block(body)
-        self._depth -= 1
+        self._own |= {name} if alone else set()
+        self._nested(header, body, [] if alone else [f"{_named(name)} = {index};"])
         self._line("}")
 
     def _return(self, value: ast.expr | None) -> None:
         if value is None:
-            given = CValue(INT64, "0", number=0)
+            given = constant(0)
         elif isinstance(value, ast.Tuple):
             parts = [self.value(item) for item in value.elts]
             kinds = tuple(part.kind for part in parts)
@@ -318,8 +309,9 @@ class CFunction:
         return known
 
     def _assign(self, name: str, value: CValue) -> None:
-        kind = self._widen(name, value.kind)
-        self._line(f"{_named(name)} = {converted(value, kind).text};")
+        made = converted(value, self._widen(name, value.kind)).text
+        if made != _named(name):  # of which clang warns
+            self._line(f"{_named(name)} = {made};")
 
     def _variable(self, name: str) -> CValue:
         kind = self._variables.get(name)
@@ -349,7 +341,7 @@ class CFunction:
                 return self._compare([self.value(each) for each in (left, *rest)], ops)
             case ast.BoolOp(op=op, values=values):
                 sign = " && " if isinstance(op, ast.And) else " || "
-                parts = [self._truth(self.value(each)).at(_LOGIC) for each in values]
+                parts = [converted(self.value(each), BOOL).at(_LOGIC) for each in values]
                 return CValue(BOOL, sign.join(parts), _LOGIC)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 known = self._known(test)
@@ -366,13 +358,12 @@ class CFunction:
         if word is None or isinstance(word, int):
             raise Mismatch(f"{name!r} is not in the vocabulary of C")
         if isinstance(word, Routine):
-            return self.routine(word, arguments)
-        return word.write(self, arguments)
+            return self.routine(word.definition, arguments)
+        return word(self, arguments)
 
-    def routine(self, word: Routine, arguments: Sequence[CValue]) -> CValue:
-        """A call of a function in Python."""
-        kinds = tuple(each.kind for each in arguments)
-        name, result = self.module.function(word.definition, kinds)
+    def routine(self, called: ast.FunctionDef, arguments: Sequence[CValue]) -> CValue:
+        """A call of a function of the source."""
+        name, result = self.module.function(called, tuple(each.kind for each in arguments))
         return CValue(result, f"{name}({', '.join(each.text for each in arguments)})")
 
     def use(self, helper: str) -> str:
@@ -381,15 +372,12 @@ class CFunction:
         return helper
 
     def _condition(self, item: ast.expr) -> str:
-        return self._truth(self.value(item)).text
-
-    def _truth(self, value: CValue) -> CValue:
-        return converted(value, BOOL)
+        return converted(self.value(item), BOOL).text
 
     def _choice(self, test: ast.expr, left: CValue, right: CValue) -> CValue:
         kind = left.kind if left.kind == right.kind else common(left.kind, right.kind)
         sides = [converted(side, kind).at(_CHOICE) for side in (left, right)]
-        condition = self._truth(self.value(test)).at(_BITS)
+        condition = converted(self.value(test), BOOL).at(_BITS)
         return CValue(kind, f"{condition} ? {sides[0]} : {sides[1]}", _CHOICE)
 
     def _operation(self, op: ast.operator, left: CValue, right: CValue) -> CValue:
@@ -404,11 +392,8 @@ class CFunction:
         if isinstance(op, ast.Div) and not kind.is_float:
             kind = FLOAT64
         a, b = (converted(side, kind) for side in (left, right))
-        if kind.is_float:
-            return self._float_operation(op, a, b)
-        return self._whole_operation(op, a, b)
-
-    def _float_operation(self, op: ast.operator, a: CValue, b: CValue) -> CValue:
+        if not kind.is_float:
+            return self._whole_operation(op, a, b)
         if isinstance(op, ast.Mod):
             return self.call("float_mod", [a, b])
         if not isinstance(op, ast.Add | ast.Sub | ast.Mult | ast.Div):
@@ -443,7 +428,7 @@ class CFunction:
     def _unary(self, op: ast.unaryop, operand: ast.expr) -> CValue:
         value = self.value(operand)
         if isinstance(op, ast.Not):
-            return CValue(BOOL, f"!{self._truth(value).at(_PRODUCT)}", _UNARY)
+            return CValue(BOOL, f"!{converted(value, BOOL).at(_PRODUCT)}", _UNARY)
         if value.number is not None and not isinstance(op, ast.Invert):
             return constant(-value.number if isinstance(op, ast.USub) else value.number)
         kind = value.kind if value.kind.is_float else common(value.kind, value.kind)
@@ -488,25 +473,13 @@ def _written(op: ast.operator, a: CValue, b: CValue) -> CValue:
     return CValue(a.kind, f"{left} {sign} {b.at(level)}", level)
 
 
-_OPERATORS: dict[type[ast.operator], tuple[str, int]] = {
-    ast.Add: ("+", _SUM),
-    ast.Sub: ("-", _SUM),
-    ast.Mult: ("*", _PRODUCT),
-    ast.Div: ("/", _PRODUCT),
-    ast.LShift: ("<<", _SHIFT),
-    ast.RShift: (">>", _SHIFT),
-    ast.BitAnd: ("&", _BITS),
-    ast.BitOr: ("|", _BITS),
-    ast.BitXor: ("^", _BITS),
-}
-_FOLDED: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: int.__add__,
-    ast.Sub: int.__sub__,
-    ast.Mult: int.__mul__,
-    ast.BitAnd: int.__and__,
-    ast.BitOr: int.__or__,
-    ast.LShift: int.__lshift__,
-}
+_OPERATORS: dict[type[ast.operator], tuple[str, int]]
+_OPERATORS = {ast.Add: ("+", _SUM), ast.Sub: ("-", _SUM), ast.Mult: ("*", _PRODUCT)}
+_OPERATORS |= {ast.Div: ("/", _PRODUCT), ast.LShift: ("<<", _SHIFT), ast.RShift: (">>", _SHIFT)}
+_OPERATORS |= {ast.BitAnd: ("&", _BITS), ast.BitOr: ("|", _BITS), ast.BitXor: ("^", _BITS)}
+_FOLDED: dict[type[ast.operator], Callable[[int, int], int]]
+_FOLDED = {ast.Add: int.__add__, ast.Sub: int.__sub__, ast.Mult: int.__mul__}
+_FOLDED |= {ast.BitAnd: int.__and__, ast.BitOr: int.__or__, ast.LShift: int.__lshift__}
 _OF_CONDITIONS = {ast.BitAnd, ast.BitOr, ast.BitXor}
 _SIGNS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<="}
 _SIGNS |= {ast.Gt: ">", ast.GtE: ">="}

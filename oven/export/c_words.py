@@ -3,81 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from oven.compiler import functions, portable
 from oven.compiler.intrinsics.base import Routine
-from oven.compiler.kinds import (
-    FLOAT32,
-    FLOAT64,
-    INT64,
-    KINDS,
-    NOTHING,
-    Kind,
-    Mismatch,
-    common,
-)
+from oven.compiler.kinds import FLOAT32, FLOAT64, INT64, KINDS, NOTHING, Kind, Mismatch, common
 from oven.export import scalar_words
-from oven.export.c_code import CFunction, CValue, CWord, c_type, converted
-
-Writer = Callable[[CFunction, Sequence[CValue]], CValue]
+from oven.export.c_code import CFunction, CValue, CVocabulary, CWord, c_type, converted
 
 
-@dataclass(frozen=True)
-class Helper:
+def head_function(name: str, kinds: Sequence[Kind], result: Kind) -> CWord:
     """A function of the file's head, with arguments of fixed types."""
 
-    name: str
-    kinds: tuple[Kind, ...]
-    result: Kind
+    def write(code: CFunction, arguments: Sequence[CValue]) -> CValue:
+        given = [converted(value, kind).text for value, kind in zip(arguments, kinds, strict=True)]
+        return CValue(result, f"{code.use(name)}({', '.join(given)})")
 
-    def write(self, code: CFunction, arguments: Sequence[CValue]) -> CValue:
-        """Write the call."""
-        given = [
-            converted(value, kind).text for value, kind in zip(arguments, self.kinds, strict=True)
-        ]
-        return CValue(self.result, f"{code.use(self.name)}({', '.join(given)})")
-
-
-@dataclass(frozen=True)
-class Written:
-    """A word whose C follows from its arguments."""
-
-    writer: Writer
-
-    def write(self, code: CFunction, arguments: Sequence[CValue]) -> CValue:
-        """Write the call."""
-        return self.writer(code, arguments)
+    return write
 
 
 @cache
-def vocabulary(*, single: bool = False) -> Mapping[str, CWord | Routine | int]:
+def vocabulary(*, single: bool = False) -> CVocabulary:
     """The words that C has; where its floats have 32 bits, functions are those of this width."""
-    made: dict[str, CWord | Routine | int] = {
-        name: word
-        for name, word in portable.vocabulary().items()
-        if isinstance(word, Routine | int)
-    }
-    for name in ("permutes128", "bit_masks", "wide_registers"):
-        made[name] = 0
-    made |= {**_memory(), **_numbers("float32" * single), **_lanes()}
-    made |= {function.__name__: Routine(function) for function in scalar_words.WORDS}
-    return made
+    own = {n: w for n, w in portable.vocabulary().items() if isinstance(w, Routine | int)}
+    own |= dict.fromkeys(("permutes128", "bit_masks", "wide_registers"), 0)
+    scalar = {function.__name__: Routine(function) for function in scalar_words.WORDS}
+    return {**own, **_memory(), **_numbers("float32" * single), **_lanes(), **scalar}
 
 
 def _memory() -> dict[str, CWord]:
     made: dict[str, CWord] = {}
     for name, kind in KINDS.items():
-        made[f"ld_{name}"] = made[f"ldc_{name}"] = Helper(f"ld_{name}", (INT64, INT64), kind)
-        made[f"st_{name}"] = Helper(f"st_{name}", (INT64, INT64, kind), NOTHING)
-    for name in ("int64", "int32"):
-        made[f"peek_{name}"] = Helper(f"ld_{name}", (INT64, INT64), KINDS[name])
-    made["poke_int64"] = Helper("st_int64", (INT64, INT64, INT64), NOTHING)
-    made["ld_pointer"] = Helper("ld_pointer", (INT64,), INT64)
-    made["stack_words"] = Written(_stack)
-    return made
+        made[f"ld_{name}"] = made[f"ldc_{name}"] = head_function(f"ld_{name}", (INT64, INT64), kind)
+        made[f"st_{name}"] = head_function(f"st_{name}", (INT64, INT64, kind), NOTHING)
+    made |= {f"peek_{name}": made[f"ld_{name}"] for name in ("int64", "int32")}
+    made |= {"poke_int64": made["st_int64"], "stack_words": _stack}
+    return made | {"ld_pointer": head_function("ld_pointer", (INT64,), INT64)}
 
 
 def _stack(code: CFunction, arguments: Sequence[CValue]) -> CValue:
@@ -88,26 +50,22 @@ def _stack(code: CFunction, arguments: Sequence[CValue]) -> CValue:
 
 
 def _numbers(width: str) -> dict[str, CWord]:
-    made: dict[str, CWord] = {}
-    for name, kind in KINDS.items():
-        made[name] = Written(_to(kind))
-    made |= {"float": made["float64"], "int": Written(_int), "abs": Written(_abs)}
-    made |= {name: Written(_least(name)) for name in ("min", "max")}
-    made |= {name: Written(_libm(name)) for name in ("sqrt", "floor", "ceil", "trunc", "rint")}
+    made = {name: _to(kind) for name, kind in KINDS.items()}
+    made |= {"float": made["float64"], "int": _int, "abs": _abs}
+    made |= {name: _least(name) for name in ("min", "max")}
+    made |= {name: _libm(name) for name in ("sqrt", "floor", "ceil", "trunc", "rint")}
     own = {"exp": functions.EXP, "log": functions.LOG, "tanh": functions.TANH}
     own |= {"exp_alone": functions.EXP, "log_alone": functions.LOG}
-    made |= {name: Written(_by_width(widths, width)) for name, widths in own.items()}
+    made |= {name: _by_width(widths, width) for name, widths in own.items()}
     if not width:
-        made |= {name: Written(_in_float64(Routine(each))) for name, each in portable.OWN.items()}
+        made |= {name: _in_float64(Routine(each)) for name, each in portable.OWN.items()}
     for kind in (FLOAT64, FLOAT32):
         made[f"loose_add_{kind.name}"] = _operation(kind, "+", 6)
         made[f"loose_mul_{kind.name}"] = _operation(kind, "*", 7)
-    made |= {
-        f"wrap_{name}": Helper(f"wrap_{name}", (INT64, INT64), INT64) for name in ("add", "mul")
-    }
-    made |= {"fused": Written(_fused), "bits": Written(_bits), "of_bits": Written(_of_bits)}
-    made["type_of"] = Written(lambda _, given: converted(given[1], given[0].kind))
-    return made
+    for name in ("wrap_add", "wrap_mul"):
+        made[name] = head_function(name, (INT64, INT64), INT64)
+    made["type_of"] = lambda _, given: converted(given[1], given[0].kind)
+    return made | {"fused": _fused, "bits": _bits, "of_bits": _of_bits}
 
 
 def _lanes() -> dict[str, CWord | Routine | int]:
@@ -115,21 +73,20 @@ def _lanes() -> dict[str, CWord | Routine | int]:
     made: dict[str, CWord | Routine | int] = {}
     for kind in (FLOAT64, FLOAT32):
         name = kind.name
-        made[f"lanes_{name}"] = 1
-        made[f"vset_{name}"] = Written(_to(kind))
-        made[f"vld_{name}"] = Helper(f"ld_{name}", (INT64, INT64), kind)
-        made[f"vst_{name}"] = Helper(f"vst_{name}", (INT64, INT64, kind, INT64), NOTHING)
+        made |= {f"lanes_{name}": 1, f"vset_{name}": _to(kind)}
+        made[f"vld_{name}"] = head_function(f"ld_{name}", (INT64, INT64), kind)
+        made[f"vst_{name}"] = head_function(f"vst_{name}", (INT64, INT64, kind, INT64), NOTHING)
         made[f"vadd_{name}"] = _operation(kind, "+", 6)
-        made[f"vadd_product_{name}"] = made[f"vadd_product_exact_{name}"] = Written(_add_product)
+        made[f"vadd_product_{name}"] = made[f"vadd_product_exact_{name}"] = _add_product
     return made
 
 
-def _operation(kind: Kind, sign: str, level: int) -> Written:
+def _operation(kind: Kind, sign: str, level: int) -> CWord:
     def write(_: CFunction, arguments: Sequence[CValue]) -> CValue:
         a, b = (converted(each, kind).at(level) for each in arguments)
         return CValue(kind, f"{a} {sign} {b}", level)
 
-    return Written(write)
+    return write
 
 
 def _float(value: CValue) -> CValue:
@@ -151,21 +108,20 @@ def _abs(code: CFunction, arguments: Sequence[CValue]) -> CValue:
     )
 
 
-def _least(name: str) -> Writer:
+def _least(name: str) -> CWord:
     """Python's `min` and `max`: the first of equal ones, and never a NaN that comes second."""
 
     def write(code: CFunction, arguments: Sequence[CValue]) -> CValue:
         made, *rest = arguments
         for value in rest:
             kind = value.kind if value.kind == made.kind else common(value.kind, made.kind)
-            sides = ", ".join(converted(side, kind).text for side in (made, value))
-            made = CValue(kind, f"{code.use(f'{name}_{kind.name}')}({sides})")
+            made = head_function(f"{name}_{kind.name}", (kind, kind), kind)(code, (made, value))
         return made
 
     return write
 
 
-def _libm(name: str) -> Writer:
+def _libm(name: str) -> CWord:
     """A function of C whose result is exact, or rounded once, everywhere."""
 
     def write(_: CFunction, arguments: Sequence[CValue]) -> CValue:
@@ -175,22 +131,22 @@ def _libm(name: str) -> Writer:
     return write
 
 
-def _by_width(widths: Mapping[str, Callable[..., float]], width: str) -> Writer:
+def _by_width(widths: Mapping[str, Callable[..., float]], width: str) -> CWord:
     def write(code: CFunction, arguments: Sequence[CValue]) -> CValue:
         value = _float(*arguments)
-        return code.routine(Routine(widths[width or value.kind.name]), [value])
+        return code.routine(Routine(widths[width or value.kind.name]).definition, [value])
 
     return write
 
 
-def _to(kind: Kind) -> Writer:
+def _to(kind: Kind) -> CWord:
     return lambda _, arguments: converted(arguments[0], kind)
 
 
-def _in_float64(word: Routine) -> Writer:
+def _in_float64(word: Routine) -> CWord:
     def write(code: CFunction, arguments: Sequence[CValue]) -> CValue:
         single = all(value.kind is FLOAT32 for value in arguments)
-        made = code.routine(word, [converted(value, FLOAT64) for value in arguments])
+        made = code.routine(word.definition, [converted(value, FLOAT64) for value in arguments])
         return converted(made, FLOAT32) if single else made
 
     return write
@@ -208,13 +164,13 @@ def _add_product(_: CFunction, arguments: Sequence[CValue]) -> CValue:
 
 
 def _bits(code: CFunction, arguments: Sequence[CValue]) -> CValue:
-    (value,) = arguments
-    return CValue(INT64, f"{code.use(f'bits_{value.kind.name}')}({value.text})")
+    kind = arguments[0].kind
+    return head_function(f"bits_{kind.name}", (kind,), INT64)(code, arguments)
 
 
 def _of_bits(code: CFunction, arguments: Sequence[CValue]) -> CValue:
-    like, number = arguments[0].kind, converted(arguments[1], INT64)
-    return CValue(like, f"{code.use(f'of_bits_{like.name}')}({number.text})")
+    like, number = arguments
+    return head_function(f"of_bits_{like.kind.name}", (INT64,), like.kind)(code, [number])
 
 
 # --- the head of a file --------------------------------------------------------------------------

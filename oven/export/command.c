@@ -1,4 +1,6 @@
-/* Reads rows of CSV and writes the model's answers; lines before these have its columns. */
+/* Reads rows of CSV and writes the model's answers. */
+#include "MODEL.h"
+
 #include <errno.h>
 #include <float.h>
 #include <math.h>
@@ -6,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+typedef struct { const char *data; int64_t size; } text_cell; /* as MODEL_text, which not every model has */
+typedef struct { const char *name; int kind, size; void *at; const char *const *labels; } column;
+@COLUMNS@
 
 enum { COLUMNS = sizeof inputs / sizeof *inputs, ANSWERS = sizeof outputs / sizeof *outputs };
 static char *bytes; /* the cells of a record, each with a 0 behind it, and where they begin */
@@ -69,7 +75,7 @@ static int taken(const column *to, char *text, size_t size) {
     int length = snprintf(word, sizeof word, "\n%s\n", text);
     int none = to->kind != 't' && length == stop - text + 2 && length < 16 && strstr(missing, word);
     longest = texts && size > longest ? size : longest;
-    if (texts) return *(MODEL(text) *)to->at = (MODEL(text)){text, none ? -2 : (int64_t)size}, 1;
+    if (texts) return memcpy(to->at, &(text_cell){text, none ? -2 : (int64_t)size}, sizeof(text_cell)), 1;
     int truth = !strcasecmp(text, "true") ? 1 : !strcasecmp(text, "false") ? 0 : -1;
     errno = 0;
     if (to->kind == 'f') {
@@ -86,7 +92,21 @@ static int taken(const column *to, char *text, size_t size) {
     return to->kind == 'i' || (*text != '-' && (to->kind == 'u' || !(whole >> 1)));
 }
 
-/* Finds the columns in the first line. */
+/* True for a first line that is a row: every column of numbers has one in it. */
+static int is_row(void) {
+    int numbers = 0;
+    for (size_t k = 0; k < COLUMNS; k++) {
+        char *text = bytes + cells[k];
+        size_t size = cells[k + 1] - cells[k] - 1;
+        if (!strchr("fiu", inputs[k].kind)) continue;
+        if (!taken(&inputs[k], text, size)) return 0;
+        while (size && !text[size - 1]) text[--size] = ' '; /* they were cut off */
+        numbers++;
+    }
+    return numbers > 0;
+}
+
+/* Finds the columns in the first line; 2 if that is a row already, 0 if they are not there. */
 static int header(void) {
     size_t found = 0;
     for (size_t k = 0; k < COLUMNS; k++) {
@@ -98,13 +118,13 @@ static int header(void) {
         }
         found += places[k] < count;
     }
-    int ordered = ORDERED == 2 || (ORDERED == 1 && !found);
+    int ordered = @ORDERED@ == 2 || (@ORDERED@ == 1 && !found);
     if (ordered && count != COLUMNS) return say(NULL, "the model reads another number of columns, by their order");
     for (size_t k = 0; k < COLUMNS; k++) {
         if (ordered) places[k] = k;
         if (places[k] == count) return say(inputs[k].name, "it is missing");
     }
-    return 1;
+    return 1 + (ordered && !found && is_row());
 }
 
 static int answered(int right, size_t width) {
@@ -115,9 +135,9 @@ static int answered(int right, size_t width) {
         size_t at = cells[places[k]], size = cells[places[k] + 1] - at - 1;
         if (!taken(&inputs[k], bytes + at, size)) return say(inputs[k].name, "this is no value of its type");
     }
-    if (!scratch || longest > scratch_for) scratch = grown(scratch, MODEL(scratch_size)(longest));
-    LONGEST = scratch_for = longest;
-    int code = MODEL(predict)(&input, &output, 1, scratch);
+    if (!scratch || longest > scratch_for) scratch = grown(scratch, MODEL_scratch_size(longest));
+    @LONGEST@ = scratch_for = longest;
+    int code = MODEL_predict(&input, &output, 1, scratch);
     return code ? say(NULL, why[code]) : 1;
 }
 
@@ -142,13 +162,16 @@ static void answer(const column *from, int behind) {
 }
 
 int main(void) {
+    (void)*(const volatile char *)MODEL_version(); /* so it stays in the file */
     int right = record();
     size_t width = count;
     if (right <= 0) return say(NULL, "there is no first line with the names of columns"), 2;
     if (!strncmp(bytes, "\xef\xbb\xbf", 3)) cells[0] += 3;
-    if (!header()) return 2;
+    int first = header();
+    if (!first) return 2;
     for (size_t k = 0; k < ANSWERS; k++) show(outputs[k].name, k + 1 < ANSWERS ? ',' : '\n');
-    while ((right = record())) {
+    while (first == 2 || (right = record())) {
+        first = 1;
         if (right > 0 && used == 1 && width > 1) continue; /* an empty line */
         int well = answered(right, width);
         for (size_t k = 0; k < ANSWERS; k++) answer(well ? &outputs[k] : NULL, k + 1 < ANSWERS ? ',' : '\n');

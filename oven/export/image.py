@@ -13,14 +13,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from flour.core.node import Node
-from flour.core.types import Pairs, Tokens, Type, Vector
+from flour.core.node import Node, topological
+from flour.core.types import Pairs, Tokens, Type, Vector, width_of
+from flour.language.flow import Flow
 from flour.language.flow import outputs as several
+from flour.ops.python import Python
 from flour.ops.structure import TakeText
 from objectstore import Blob, combine
 from oven.codegen.emitter import BYTES
 from oven.codegen.ports import Port, dtype_of, find_ports
-from oven.codegen.stages import LABELS, PYTHON, Stage, Value, cut, is_text, row_bytes
+from oven.codegen.stages import LABELS, PYTHON, Stage, Value, cut, is_text, kind_of, row_bytes
 from oven.compiler import portable
 from oven.compiler.machine import Compiler
 from oven.errors import NotExportable
@@ -34,6 +36,8 @@ from oven.run.run_signature import WORD, TableLayout, aligned
 OK, REFUSED, TOO_LONG, NOT_UTF8 = range(4)
 #: Bytes behind a text that native code may read.
 _BEHIND = 64
+#: No text has more bytes: memory for more is nowhere.
+_LONGEST = 1 << 40
 #: Outputs that are asked for by name only.
 _UNASKED = {"leaves"}
 
@@ -118,7 +122,7 @@ def image_of(
         stored = "stored numbers of wide sparse vectors are not passed on in exports"
         raise NotExportable(
             stored if wide else "its native code is not one run from inputs to outputs",
-            where=_places(made, wide or roots),
+            where=", ".join(map(repr, (wide or roots)[:4])),
             hint="ask for outputs behind this step with outputs=...",
         )
     names = {leaf: name for name, leaf in made.leaves.items()}
@@ -146,30 +150,41 @@ def portable_plan(
     names = list(wanted) or [name for name in plan.outputs if name not in _UNASKED]
     flow = several(**{name: plan.flow[name] for name in names or plan.outputs})
     runs = optimise(flow, exact=plan.exact)
-    origins = {item: places for item, places in runs.origins().items() if places}
 
     def check(stages: Sequence[Stage]) -> None:
-        for stage in stages:
-            _check(stage, origins)
-            for item in stage.nodes if float32 else ():
-                if item.op.name not in small.OPERATORS:
-                    raise _refused("it has no form in float32", item, origins)
+        _check(stages, runs)
+        for item in (each for stage in stages if float32 for each in stage.nodes):
+            if item.op.name not in small.OPERATORS:
+                raise _refused("it has no form in float32", item, runs)
 
     way: Compiler = "portable_blocks" if blocks else "portable"
     return Plan(flow, runs, exact=plan.exact, background=False, check=check, compiler=way)
 
 
-def _check(stage: Stage, origins: Mapping[Node, Sequence[object]]) -> None:
-    """Refuse a stage that has no portable code, with the node that is why."""
-    if stage.kind == LABELS:
-        return
-    if stage.kind == PYTHON:
-        raise _refused("there is no native code of it", stage.nodes[0], origins)
-    word = portable.missing(stage.source, portable.vocabulary())
-    if word:
-        # A node comes behind its inputs, so the first one whose program has the word is it.
-        item = next((each for each in stage.nodes if _uses(each, word)), stage.nodes[-1])
-        raise _refused(f"`{word}` is not computed with the same bits everywhere", item, origins)
+def _check(stages: Sequence[Stage], flow: Flow) -> None:
+    """Refuse stages that have no portable code, with the node that is why."""
+    labels = {item for stage in stages if stage.kind == LABELS for item in stage.nodes}
+    inside = [item for stage in stages if stage.kind == PYTHON for item in stage.nodes]
+    # Others would be native, but for a reader that is not.
+    inside.sort(key=lambda item: kind_of(item) != PYTHON)
+    for item in inside:
+        why = "it calls Python" if isinstance(item.op, Python) else "there is no native code of it"
+        if _is_labels(item.type):
+            why = "labels of several targets can be whole numbers, and not texts"
+        raise _refused(why, item, flow)
+    for stage in stages:
+        for item in stage.nodes:
+            if not labels.isdisjoint(item.inputs):
+                raise _refused("it reads labels as texts", item, flow)
+        word = portable.missing(stage.source, portable.vocabulary())
+        if word:
+            # A node comes behind its inputs, so the first one whose program has the word is it.
+            item = next((each for each in stage.nodes if _uses(each, word)), stage.nodes[-1])
+            raise _refused(f"`{word}` is not computed with the same bits everywhere", item, flow)
+
+
+def _is_labels(kind: Type) -> bool:
+    return isinstance(kind, Vector) and is_text(kind)
 
 
 def _uses(item: Node, word: str) -> bool:
@@ -181,17 +196,18 @@ def _uses(item: Node, word: str) -> bool:
     return any(f"{word}(" in stage.source for stage in stages)
 
 
-def _refused(why: str, item: Node, origins: Mapping[Node, Sequence[object]]) -> NotExportable:
-    places = ", ".join(map(str, origins.get(item, ())))
+def _refused(why: str, item: Node, flow: Flow) -> NotExportable:
+    needing = {name for name, made in flow.outputs.items() if item in topological([made])}
+    others = ", ".join(sorted({*flow.outputs} - needing))
+    places = flow.origins().get(item, ())
+    what = f"output {min(needing)!r}" if _is_labels(item.type) else item.op.name
+    what = next((f"step {place.step!r}" for place in places if place.step), what)
     return NotExportable(
-        f"{item.op.name} cannot be exported: {why}",
-        where=places or repr(item),
-        hint="export outputs that do not need it with outputs=..., or serve the model",
+        f"{what} cannot be exported: {why}",
+        where=", ".join(map(str, places)) or f"output {', '.join(sorted(needing))}",
+        found=f"the operator {item.op.name}",
+        hint=f"export outputs that do not need it: {others}" if others else "serve the model",
     )
-
-
-def _places(plan: Plan, items: Sequence[Node]) -> str:
-    return ", ".join(repr(item) for item in items[:4]) or repr(plan)
 
 
 def identifier(text: str, taken: Collection[str] = ()) -> str:
@@ -202,12 +218,16 @@ def identifier(text: str, taken: Collection[str] = ()) -> str:
     return next(name for k in count() if (name := f"{plain}_{k}" if k else plain) not in taken)
 
 
-#: Words of C and of JavaScript.
+#: Words of C, C++ and JavaScript, and macros of their headers and compilers.
 KEYWORDS = frozenset(
     """
-    auto break case char class const continue default delete do double else enum export extern
-    float for function goto if import in inline int long new register restrict return short
-    signed sizeof static struct switch typedef union unsigned var void volatile while with
+    INFINITY NAN NULL alignas alignof and and_eq asm auto bitand bitor bool break case catch char
+    class compl const const_cast constexpr continue decltype default delete do double dynamic_cast
+    else enum explicit export extern false float for friend function goto if import in inline int
+    linux long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
+    protected public register reinterpret_cast restrict return short signed sizeof static
+    static_assert static_cast struct switch template this thread_local throw true try typedef
+    typeid typename typeof union unix unsigned using var virtual void volatile while with xor xor_eq
     """.split()  # noqa: SIM905 (a list would be a page)
 )
 
@@ -224,7 +244,7 @@ class _RunWriter:
         self.names = names
         #: Where the caller has the array of each column that is written.
         self.places: dict[Node, int] = {}
-        self.texts = sum(_cells(value) for value in self.ports if is_text(value.type))
+        self.texts = sum(width_of(value.type) for value in self.ports if is_text(value.type))
         #: Rows that are taken through all stages before the next.
         self.tile = 1 if self.texts else self.form.tile
         #: Where the columns of a port are put side by side in scratch memory.
@@ -257,11 +277,10 @@ class _RunWriter:
                     hint="import the model with a sample of dense rows",
                 )
             dtype = "string" if is_text(value.type) else self._dtype(value.type)
-            for field in value.fields or ("",):
-                width = 1 if value.fields else _width(value.type)
-                taken = {each.name for each in made}
-                name, record = identifier(field or value.label, taken), value.label if field else ""
-                made.append(CallerArray(name, field or value.label, dtype, width, record))
+            record, width = (value.label, 1) if value.fields else ("", width_of(value.type))
+            for label in value.fields or (value.label,):
+                name = identifier(label, {"longest", *(each.name for each in made)})
+                made.append(CallerArray(name, label, dtype, width, record))
         return tuple(made)
 
     def outputs(self) -> tuple[CallerArray, ...]:
@@ -281,12 +300,12 @@ class _RunWriter:
                 )
             self.places[column] = len(made)
             word = identifier(name, {each.name for each in made})
-            made.append(CallerArray(word, name, self._dtype(kind), _width(kind), "", labels))
+            made.append(CallerArray(word, name, self._dtype(kind), width_of(kind), "", labels))
         return tuple(made)
 
     def scratch_size(self) -> str:
         """The function that tells how much memory `run` needs for texts of this length."""
-        lines = [f"size = {self.end + 64}", "most = 0"]
+        lines = [*self._longest(), f"size = {self.end + 64}", "most = 0"]
         if self.texts:
             lines.append(f"size += {self.texts} * ((longest + {_BEHIND + 63}) & -64)")
         for rooms in self.form.rooms:
@@ -297,9 +316,14 @@ class _RunWriter:
                 lines.append(f"most = max(most, {' + '.join(sizes)})")
         return _function("scratch_size(longest)", [*lines, "return size + most"])
 
+    def _longest(self) -> list[str]:
+        """Texts are no longer than this, so that sizes stay numbers."""
+        line = f"longest = longest if 0 <= longest <= {_LONGEST} else {_LONGEST}"
+        return [line] if self.texts or any(self.form.rooms) else []
+
     def run(self) -> str:
         """The function that takes rows through all stages."""
-        lines = ["scratch = (scratch + 63) & -64", "done = 0"]
+        lines = [*self._longest(), "scratch = (scratch + 63) & -64", "done = 0"]
         if self.texts:
             lines.append(f"step = (longest + {_BEHIND + 63}) & -64")
         if any(self.form.rooms):
@@ -322,7 +346,7 @@ class _RunWriter:
                 yield f"e{k} = scratch + {self.packed[value]}"
                 if is_text(value.type):
                     yield from self._texts(k, value, place, cell)
-                    cell += _cells(value)
+                    cell += width_of(value.type)
                 else:
                     yield from self._side_by_side(k, value, place)
             place += len(fields)
@@ -340,10 +364,10 @@ class _RunWriter:
 
     def _texts(self, k: int, value: Value, place: int, cell: int) -> Iterator[str]:
         """Copies of texts, as native code may read beyond their ends."""
-        for j in range(_cells(value)):
+        for j in range(width_of(value.type)):
             fields = len(_fields(value))
             base = f"ld_int64(io, {place + (j if fields > 1 else 0)})"
-            index = "done" if fields > 1 else f"done * {_cells(value)} + {j}"
+            index = "done" if fields > 1 else f"done * {width_of(value.type)} + {j}"
             yield f"cell = {base} + 16 * ({index})"
             yield "size = max(ld_int64(cell, 1), -2)"
             yield "if size > longest:"
@@ -392,15 +416,6 @@ def _fields(value: Value) -> tuple[str, ...]:
     return (value.fields if isinstance(value, Port) else ()) or ("",)
 
 
-def _width(kind: Type) -> int:
-    return kind.width if isinstance(kind, Vector) else 1
-
-
-def _cells(value: Value) -> int:
-    """The texts of a row."""
-    return _width(value.type)
-
-
 #: Copies a text with zeros behind it; it tells whether its bytes are no UTF-8.
 _COPY_TEXT = f"""\
 def copy_text(source, size, made):
@@ -419,7 +434,7 @@ def copy_text(source, size, made):
                 second = int64(ld_uint8(source, place + 1))
                 if (lead == 224 and second < 160) or (lead == 240 and second < 144):
                     return 1
-                if lead == 244 and second > 143:
+                if (lead == 237 and second > 159) or (lead == 244 and second > 143):
                     return 1
             st_uint8(made, place, lead)
             for k in range(1, count):

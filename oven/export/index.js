@@ -27,7 +27,7 @@ class Model {
   predict(input) {
     const columns = SPEC.inputs.map((column) => taken(input, column));
     const counts = columns.map((column, k) => column.length / SPEC.inputs[k].width);
-    const rows = counts[0];
+    const rows = Math.floor(counts[0]);
     counts.forEach((count, k) => {
       if (count !== rows) {
         const { label, width } = SPEC.inputs[k];
@@ -45,7 +45,7 @@ class Model {
       end = align(end + size);
       return start;
     };
-    const texts = columns.map((column, k) => (isText(k) ? column.map(encoded) : null));
+    const texts = columns.map((column, k) => (isText(k) ? column : null));
     const longest = texts.flat().reduce((most, each) => Math.max(most, each?.length ?? 0), 0);
     const inputs = columns.map((column, k) => room(column.length * itemBytes(SPEC.inputs[k])));
     const sizes = texts.map((each) => each?.reduce((sum, { length }) => sum + (length ?? 0), 0));
@@ -79,32 +79,44 @@ const isText = (k) => SPEC.inputs[k].kind === "text";
 const itemBytes = ({ kind }) => (kind === "text" ? 16 : globalThis[kind].BYTES_PER_ELEMENT);
 const encoder = new TextEncoder();
 
-function taken(input, { label, kind, width }) {
-  const given = input?.[label];
-  if (given === undefined || given === null || typeof given === "string") {
-    throw new TypeError(`column ${label} is missing, or no array`);
+const isArray = (value) => typeof value === "object" && Number.isInteger(value?.length);
+
+function taken(input, column) {
+  const { label, kind, width, bool } = column;
+  let given = input?.[label];
+  if (!isArray(given)) throw new TypeError(`column ${label} is missing, or no array`);
+  if (width > 1 && typeof given[0] === "object" && given[0] !== null) {
+    given = Array.from(given, (row, k) => {
+      if (isArray(row) && row.length === width) return Array.from(row);
+      const found = isArray(row) ? `${row.length} values` : "no array";
+      throw new RangeError(`column ${label}: row ${k} has ${found} where ${width} values go`);
+    }).flat();
   }
-  const nested = width > 1 && given.length > 0 && typeof given[0] === "object" && given[0] !== null;
-  const flat = nested ? Array.from(given).flatMap((row) => Array.from(row)) : given;
-  if (kind === "text") return Array.from(flat);
-  if (flat instanceof globalThis[kind]) return flat;
-  const whole = kind.startsWith("Big");
-  return globalThis[kind].from(flat, (value) => number(value, label, kind, whole));
+  if (kind === "text") return Array.from(given, (value) => encoded(value, column));
+  if (given instanceof globalThis[kind] && !bool) return given;
+  return globalThis[kind].from(given, (value) => number(value, column));
 }
 
-function number(value, label, kind, whole) {
-  if (whole && (typeof value === "bigint" || Number.isInteger(value))) return BigInt(value);
-  if (kind.startsWith("Float") && (value === null || value === undefined)) return NaN;
-  if (typeof value === "boolean") return whole ? BigInt(value) : Number(value);
-  if (typeof value !== "number" || !(kind.startsWith("Float") || Number.isInteger(value))) {
-    throw new TypeError(`column ${label}: ${String(value)} is not a number of its type`);
-  }
-  return value;
+function number(value, { label, kind, bool }) {
+  const float = kind.startsWith("Float");
+  const big = kind.startsWith("Big");
+  if (float && (value === null || value === undefined)) return NaN;
+  if (float && typeof value === "number") return value;
+  const exact = big ? Number.isSafeInteger(value) : Number.isInteger(value);
+  const one = typeof value === "bigint" || typeof value === "boolean" || exact;
+  const made = one && big ? BigInt(value) : one && Number(value);
+  const fits = float || (globalThis[kind].of(made)[0] === made && !(bool && made > 1));
+  if (one && fits) return made;
+  const hint = big && Number.isInteger(value) ? ", which is exact as a BigInt only" : "";
+  throw new TypeError(`column ${label}: ${String(value)} is not a number of its type${hint}`);
 }
 
-function encoded(text) {
-  if (typeof text === "string") return encoder.encode(text);
-  return text === null || text === undefined ? -1 : -2;
+// Its bytes, or -1 for None and -2 for NaN; null is what the model knows of these.
+function encoded(value, { label, missing }) {
+  if (value === null || value === undefined) return missing;
+  if (Number.isNaN(value)) return -2;
+  if (typeof value === "string" && !/\p{Surrogate}/u.test(value)) return encoder.encode(value);
+  throw new TypeError(`column ${label}: ${JSON.stringify(value)} is no text`);
 }
 
 function writeTexts(view, cells, start, texts) {
@@ -123,5 +135,6 @@ function writeTexts(view, cells, start, texts) {
 function answerOf({ kind, labels, bool }, array) {
   if (labels) return Array.from(array, (place) => labels[Number(place)]);
   if (bool) return Array.from(array, Boolean);
-  return kind.startsWith("Big") ? Array.from(array, Number) : array.slice();
+  const plain = (value) => (Number.isSafeInteger(Number(value)) ? Number(value) : value);
+  return kind.startsWith("Big") ? Array.from(array, plain) : array.slice();
 }

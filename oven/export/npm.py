@@ -5,31 +5,33 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from oven.export.c_file import filled
 from oven.export.image import CallerArray, Image
 from oven.export.replay import AnsweredRows
 from oven.export.wasi import is_document
 
 _ARRAYS = {"float64": "Float64Array", "float32": "Float32Array", "bool": "Uint8Array"}
-_ARRAYS |= {
-    f"{sign.lower()}int{bits}": f"{'Big' * (bits == 64)}{sign}Int{bits}Array".replace(
-        "UInt", "Uint"
-    )
-    for sign in ("", "U")
-    for bits in (8, 16, 32, 64)
-}
+_ARRAYS |= {f"int{bits}": f"Int{bits}Array" for bits in (8, 16, 32)}
+_ARRAYS |= {f"uint{bits}": f"Uint{bits}Array" for bits in (8, 16, 32)}
+_ARRAYS |= {"int64": "BigInt64Array", "uint64": "BigUint64Array", "string": "text"}
+#: Whole numbers that JavaScript's own may be too short for, and other values in TypeScript.
+_WIDE = ("int64", "uint64")
+_ITEMS = {"string": "string | null", "bool": "boolean | number"}
+_ITEMS |= dict.fromkeys(_WIDE, "number | bigint")
 
 
 def write_package(image: Image, folder: Path) -> list[Path]:
     """Write the files beside `NAME.wasm`: the module's face, its types and the package's facts."""
     face = Path(__file__).with_name("index.js").read_text(encoding="utf-8")
+    types = {"INPUTS": map(_input, image.inputs), "OUTPUTS": map(_output, image.outputs)}
+    lines = {side: "\n".join(each) for side, each in types.items()}
     texts = {
         "index.js": f"// {image.about}\nconst SPEC = {_spec(image)};\n{face}",
-        "index.d.ts": "\n".join(_types(image)) + "\n",
+        "index.d.ts": filled("index.d.ts", image, **lines),
         "package.json": json.dumps(_package(image), indent=2) + "\n",
     }
     for name, text in texts.items():
@@ -39,20 +41,16 @@ def write_package(image: Image, folder: Path) -> list[Path]:
 
 def _spec(image: Image) -> str:
     def described(each: CallerArray) -> dict[str, object]:
-        kind = "text" if each.dtype == "string" else _ARRAYS[each.dtype]
-        made = {
-            "label": each.label,
-            "kind": kind,
-            "width": each.width,
-            "bool": each.dtype == "bool",
-        }
-        return {**made, "labels": list(each.labels)} if each.labels else made
+        made: dict[str, object] = {"label": each.label, "kind": _ARRAYS[each.dtype]}
+        made |= {"width": each.width, "bool": each.dtype == "bool"}
+        if each.dtype == "string":
+            made["missing"] = -2 if each.label in known.nan - known.none else -1
+        return {**made, "labels": each.labels} if each.labels else made
 
-    columns = {
-        "inputs": [described(each) for each in image.inputs],
-        "outputs": [described(each) for each in image.outputs],
-    }
-    return _script({"name": image.name, "texts": image.texts, **columns})
+    known = image.plan.reader.nulls.learn()
+    columns = {"inputs": image.inputs, "outputs": image.outputs}
+    spec = {side: [described(each) for each in arrays] for side, arrays in columns.items()}
+    return _script({"name": image.name, "texts": image.texts, **spec})
 
 
 def _script(value: object) -> str:
@@ -62,16 +60,13 @@ def _script(value: object) -> str:
 
 def write_demo(image: Image, folder: Path, sample: AnsweredRows | None) -> Path:
     """Write a page that has the module in it, and asks it as one types."""
-    parts = {
-        "TITLE": image.name,
-        "MODULE": b64encode((folder / f"{image.name}.wasm").read_bytes()).decode(),
-        "FACE": (folder / "index.js").read_text(encoding="utf-8"),
-        "VALUES": _script([_usual(image, each, sample) for each in image.inputs]),
-    }
-    page = Path(__file__).with_name("demo.html").read_text(encoding="utf-8")
-    page = re.sub(r"\b(?:TITLE|MODULE|FACE|VALUES)\b", lambda found: parts[found[0]], page)
-    (folder / "demo.html").write_text(page, encoding="utf-8")
-    return folder / "demo.html"
+    page = folder / "demo.html"
+    module = b64encode((folder / f"{image.name}.wasm").read_bytes()).decode()
+    face = (folder / "index.js").read_text(encoding="utf-8")
+    values = _script([_usual(image, each, sample) for each in image.inputs])
+    text = filled("demo.html", image, MODULE=module, FACE=face, VALUES=values)
+    page.write_text(text, encoding="utf-8")
+    return page
 
 
 def _usual(image: Image, each: CallerArray, sample: AnsweredRows | None) -> dict[str, object]:
@@ -84,38 +79,21 @@ def _usual(image: Image, each: CallerArray, sample: AnsweredRows | None) -> dict
     return {"document": is_document(image, each), "values": values}
 
 
-def _types(image: Image) -> Iterator[str]:
-    yield f"// {image.about}"
-    yield "/** A column of each name, with as many values as there are rows. */"
-    yield "export interface Input {"
-    for each in image.inputs:
-        item = "string | null" if each.dtype == "string" else "number | null"
-        rows = f" | ArrayLike<ArrayLike<{item}>>" if each.width > 1 else ""
-        yield f"  {json.dumps(each.label)}: ArrayLike<{item}>{rows};"
-    yield "}"
-    yield "export interface Output {"
-    for each in image.outputs:
-        label = " | ".join(json.dumps(label) for label in each.labels)
-        kind = f"({label})[]" if each.labels else _output_type(each)
-        yield (
-            f"  /** {each.width} of each row. */" if each.width > 1 else "  /** One of each row. */"
-        )
-        yield f"  {json.dumps(each.label)}: {kind};"
-    yield "}"
-    yield "export interface Model {"
-    yield "  /** The answers for these columns; an Error for what the model refuses. */"
-    yield "  predict(input: Input): Output;"
-    yield "  /** Name, version and digests. */"
-    yield "  readonly version: string;"
-    yield "}"
-    yield "/** The model, from the module beside this file or from its bytes. */"
-    yield "export function load(bytes?: BufferSource): Promise<Model>;"
+def _input(each: CallerArray) -> str:
+    """An input's field in TypeScript."""
+    item = _ITEMS.get(each.dtype, "number | null" if each.dtype[0] == "f" else "number")
+    rows = f" | ArrayLike<ArrayLike<{item}>>" * (each.width > 1)
+    return f"  {json.dumps(each.label)}: ArrayLike<{item}>{rows};"
 
 
-def _output_type(each: CallerArray) -> str:
-    if each.dtype == "bool":
-        return "boolean[]"
-    return "number[]" if each.dtype.endswith("int64") else _ARRAYS[each.dtype]
+def _output(each: CallerArray) -> str:
+    """An output's field in TypeScript, with what is in it; a BigInt where a number is not exact."""
+    kind = {"bool": "boolean[]", **dict.fromkeys(_WIDE, "(number | bigint)[]")}.get(each.dtype)
+    if each.labels:
+        kind = f"({' | '.join(map(json.dumps, each.labels))})[]"
+    number = f"{each.width}" if each.width > 1 else "One"
+    kind = f"{json.dumps(each.label)}: {kind or _ARRAYS[each.dtype]};"
+    return f"  /** {number} of each row. */\n  {kind}"
 
 
 def _package(image: Image) -> dict[str, object]:

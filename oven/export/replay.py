@@ -11,7 +11,8 @@ import ctypes
 import json
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,9 +26,12 @@ from flour.core.types import Record, Text, Type, Vector
 from flour.data.coerce import coerce
 from objectstore import Strings
 from oven.errors import NotExportable
+from oven.export import targets
+from oven.export.c_file import filled
 from oven.export.image import CallerArray, Image
 from oven.export.targets import run, run_apart
 from oven.plans.plan import Plan
+from oven.run.run_signature import WORD
 
 #: Rows that are made up, and texts of the program that they are made of.
 _ROWS, _KNOWN = 200, 2000
@@ -37,21 +41,14 @@ _CLOSE = {"float64": 1e-9, "float32": 1e-3}
 #: away (relative above 1) are counted; a larger share of them is too many.
 RELATIVE, FAR, _MOST_FAR = 1e-3, 1e-4, 0.05
 _STYLES, _MISSING = ("missing", "usual", "positive"), 0.05
+#: Arrays of a block begin so many bytes apart.
+_APART = 64
 #: How errors name what is verified.
 _ARTEFACT = "the artefact, which is not handed out,"
 _ODD = ["", "?", "naïve café", "ÅNGSTRÖM ﬁ 𝒳 😀", "a" * 70]
 
 
 Answers = Mapping[str, NDArray[Any]]
-
-
-class Replayed(NamedTuple):
-    """Rows that an artefact answered with the right bits."""
-
-    rows: int
-    #: The largest difference between a number of the portable plan and of the plan exported,
-    #: relative to numbers above 1.
-    away: float
 
 
 class Differences(NamedTuple):
@@ -75,6 +72,8 @@ class AnsweredRows(NamedTuple):
     rows: int
     inputs: dict[str, NDArray[Any]]
     outputs: dict[str, NDArray[Any]]
+    #: The largest difference between a number of the portable plan and of the plan exported,
+    #: relative to numbers above 1.
     away: float
     #: The bytes of all texts, and of the longest.
     text: NDArray[np.uint8]
@@ -84,6 +83,11 @@ class AnsweredRows(NamedTuple):
 def sample_of(image: Image, plan: Plan, data: object = None) -> AnsweredRows:
     """Rows with the answers that the artefact must give."""
     columns, rows = _accepted(image.plan, data)
+    if not rows:
+        raise NotExportable(
+            "there are no rows to verify the export with",
+            hint="give some, or none at all: then rows are made up",
+        )
     answers = image.plan.run_columns(columns, rows)
     flat = {each.name: _column(each, columns) for each in image.inputs}
     texts = [name for each in image.inputs if (name := each.name) and each.dtype == "string"]
@@ -96,10 +100,13 @@ def sample_of(image: Image, plan: Plan, data: object = None) -> AnsweredRows:
 def _accepted(plan: Plan, data: object) -> tuple[dict[str, Columns], int]:
     """The caller's rows, or made up ones that the plan does not refuse."""
     if data is not None:
-        return coerce(plan.inputs, plan.reader.nulls.of_rows(data))
+        columns, count = coerce(plan.inputs, plan.reader.nulls.of_rows(data))
+        # In every form of an export, a null is what the model knows.
+        return plan.reader.nulls.settled(columns, spoken=True), count
+    words = np.array([*_texts(plan), *_ODD], object)
     for style in _STYLES:
-        made_up = _MadeUp(style, _texts(plan))
-        made = {name: made_up.column(kind) for name, kind in plan.inputs.items()}
+        rng = np.random.default_rng(20)
+        made = {name: _made_up(kind, style, words, rng) for name, kind in plan.inputs.items()}
         columns, count = coerce(plan.inputs, made if len(made) > 1 else next(iter(made.values())))
         try:
             plan.run_columns(columns, count)
@@ -121,31 +128,23 @@ def _texts(plan: Plan) -> list[str]:
     return [text for table in ordered for text in table.to_list()[:_KNOWN]][:_KNOWN]
 
 
-class _MadeUp:
-    """Makes columns of numbers in a style, and of texts that a program knows."""
-
-    def __init__(self, style: str, known: Sequence[str]) -> None:
-        self.style, self.words = style, np.array([*known, *_ODD], object)
-        self.rng = np.random.default_rng(20)
-
-    def column(self, kind: Type) -> Any:
-        """Rows of one type."""
-        rng = self.rng
-        if isinstance(kind, Record):
-            return {name: self.column(each) for name, each in kind.fields}
-        if isinstance(kind, Text):
-            sizes = rng.integers(0, 30, _ROWS)
-            return [" ".join(map(str, rng.choice(self.words, size))) for size in sizes]
-        dtype: str = kind.dtype  # type: ignore[union-attr]  # words and pairs are refused before
-        shape = (_ROWS, kind.width) if isinstance(kind, Vector) else (_ROWS,)
-        if dtype == "string":
-            return rng.choice(self.words, shape)
-        if not dtype.startswith("float"):
-            return rng.integers(0, 2 if dtype == "bool" else 12, shape).astype(dtype)
-        made = rng.normal(size=shape) * rng.choice([0.1, 1, 1, 30], shape)
-        if self.style == "missing":
-            made = np.where(rng.random(shape) < _MISSING, np.nan, made)
-        return (np.abs(made) + 0.1 if self.style == "positive" else made).astype(dtype)
+def _made_up(kind: Type, style: str, words: NDArray[Any], rng: np.random.Generator) -> Any:
+    """Rows of one type."""
+    if isinstance(kind, Record):
+        return {name: _made_up(each, style, words, rng) for name, each in kind.fields}
+    if isinstance(kind, Text):
+        sizes = rng.integers(0, 30, _ROWS)
+        return [" ".join(map(str, rng.choice(words, size))) for size in sizes]
+    dtype: str = kind.dtype  # type: ignore[union-attr]  # words and pairs are refused before
+    shape = (_ROWS, kind.width) if isinstance(kind, Vector) else (_ROWS,)
+    if dtype == "string":
+        return rng.choice(words, shape)
+    if not dtype.startswith("float"):
+        return rng.integers(0, 2 if dtype == "bool" else 12, shape).astype(dtype)
+    made = rng.normal(size=shape) * rng.choice([0.1, 1, 1, 30], shape)
+    if style == "missing":
+        made = np.where(rng.random(shape) < _MISSING, np.nan, made)
+    return (np.abs(made) + 0.1 if style == "positive" else made).astype(dtype)
 
 
 def _column(each: CallerArray, columns: Mapping[str, Columns]) -> NDArray[Any]:
@@ -172,13 +171,25 @@ def _cells(
     for name, column in texts.items():
         made = np.zeros((column.size, 2), np.int64)
         for row, text in enumerate(column.reshape(-1)):
-            data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
+            data = _encoded(text, name, row) if isinstance(text, str) else b""
             size = len(data) if isinstance(text, str) else -1 if text is None else -2
             made[row] = end, size
             pieces.append(data)
             end, longest = end + len(data), max(longest, size)
         cells[name] = made
     return np.frombuffer(b"".join(pieces) + bytes(8), np.uint8), cells, longest
+
+
+def _encoded(text: str, name: str, row: int) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise NotExportable(
+            "exports take texts of UTF-8, which has no half of a surrogate pair",
+            where=f"column {name!r}, row {row}",
+            found=repr(text)[:80],
+            hint="verify with rows that have none",
+        ) from None
 
 
 def _away(image: Image, made: Mapping[str, Any], usual: Mapping[str, Any]) -> float:
@@ -188,19 +199,24 @@ def _away(image: Image, made: Mapping[str, Any], usual: Mapping[str, Any]) -> fl
         if each.labels or not each.dtype.startswith("float"):
             continue
         ours, theirs = (np.asarray(densify(answers[each.label])) for answers in (made, usual))
-        close = _CLOSE[str(ours.dtype)]
-        if not np.allclose(ours, theirs, rtol=close, atol=close, equal_nan=True):
+        apart = float((_apart(ours, theirs) / np.fmax(1.0, np.abs(theirs))).max(initial=0.0))
+        if apart > _CLOSE[str(ours.dtype)]:
             raise NotExportable(
                 f"portable code answers otherwise for output {each.label!r}",
                 hint="this is a bug: please report it with the model",
             )
-        with np.errstate(invalid="ignore"):
-            apart = np.abs(ours - theirs) / np.maximum(1.0, np.abs(theirs))
-        most = max(most, float(np.nanmax(apart, initial=0.0)))
+        most = max(most, apart)
     return most
 
 
-def check(image: Image, sample: AnsweredRows, answers: Answers) -> Replayed:
+def _apart(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[Any]:
+    """The differences of numbers; infinity where one of them alone is NaN."""
+    with np.errstate(invalid="ignore"):
+        same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+        return np.nan_to_num(np.where(same, 0.0, np.abs(ours - theirs)), nan=np.inf)
+
+
+def check(image: Image, sample: AnsweredRows, answers: Answers) -> None:
     """Hold an artefact's answers against the right ones, bit for bit."""
     for each in image.outputs:
         wanted, found = sample.outputs[each.name], answers[each.name].reshape(-1)
@@ -216,7 +232,6 @@ def check(image: Image, sample: AnsweredRows, answers: Answers) -> Replayed:
                 where=f"output {each.label!r}, row {place // each.width}",
                 found=f"{found[place]!r} for {flat[place]!r}",
             )
-    return Replayed(sample.rows, sample.away)
 
 
 def compare(image: Image, sample: AnsweredRows, answers: Answers) -> Differences:
@@ -232,9 +247,7 @@ def compare(image: Image, sample: AnsweredRows, answers: Answers) -> Differences
             equal.append((ours == theirs).all(axis=1))
             continue
         size = np.abs(theirs)
-        with np.errstate(invalid="ignore"):
-            same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-            apart = np.nan_to_num(np.where(same, 0.0, np.abs(ours - theirs)), nan=np.inf)
+        apart = _apart(ours, theirs)
         absolute = max(absolute, float(apart.max(initial=0.0)))
         large = size >= RELATIVE
         relative = max(relative, float((apart[large] / size[large]).max(initial=0.0)))
@@ -253,18 +266,70 @@ def compare(image: Image, sample: AnsweredRows, answers: Answers) -> Differences
 # --- artefacts ------------------------------------------------------------------------------------
 
 
-def by_library(image: Image, sample: AnsweredRows, library: Path) -> Answers:
+def by_library(image: Image, sample: AnsweredRows, library: Path, triple: str) -> Answers:
     """A shared library's answers, from a process of its own."""
-    order, made = library.with_suffix(".order.npz"), library.with_suffix(".made.npz")
-    arrays = {f"in_{k}": sample.inputs[each.name] for k, each in enumerate(image.inputs)}
-    numbers = np.array([sample.rows, sample.longest, len(image.inputs)])
-    cells = np.array([k for k, each in enumerate(image.inputs) if each.dtype == "string"], np.intp)
-    rest = {"text": sample.text, "numbers": numbers, "cells": cells}
-    np.savez(order, **{**arrays, **rest, **_blank(image, sample)})  # type: ignore[arg-type]  # names
-    names = [image.name, str(library), str(order), str(made)]
-    run_apart(__name__, names, _ARTEFACT)
-    with np.load(made) as answers:
-        return {each.name: answers[f"out_{k}"] for k, each in enumerate(image.outputs)}
+    arrays = [*(sample.inputs[each.name] for each in image.inputs), sample.text]
+    blank = {e.name: np.zeros(sample.outputs[e.name].shape, e.dtype) for e in image.outputs}
+    sizes = [-(-array.nbytes // _APART) * _APART for array in (*arrays, *blank.values())]
+    starts, count = [0, *accumulate(sizes)], len(image.inputs)
+    texts = (k for k, each in enumerate(image.inputs) if each.dtype == "string")
+    # One block of memory has inputs, the bytes of texts, and outputs.
+    order = {
+        "ROWS": sample.rows,
+        "LONGEST": sample.longest,
+        "INPUTS": starts[:count],
+        "OUTPUTS": starts[count + 1 : -1],
+        "TEXT": starts[count],
+        "GIVEN": starts[count + 1],
+        "SIZE": starts[-1],
+        "CELLS": [(starts[k], len(arrays[k])) for k in texts],
+    }
+    file = library.with_suffix(".block")
+    padded = (each.tobytes().ljust(size, b"\0") for each, size in zip(arrays, sizes, strict=False))
+    file.write_bytes(b"".join(padded))
+    if targets.is_own(triple):
+        run_apart(__name__, [image.name, str(library), str(file), json.dumps(order)], _ARTEFACT)
+    else:
+        _emulate(image, order, library, file, triple)
+    made = np.fromfile(file, np.uint8)
+    for start, array in zip(starts[count + 1 :], blank.values(), strict=False):
+        array[...] = made[start:][: array.nbytes].view(array.dtype).reshape(array.shape)
+    return blank
+
+
+def _emulate(
+    image: Image, order: Mapping[str, Any], library: Path, file: Path, triple: str
+) -> None:
+    """Answer an order by a program of the library's processor."""
+    ways = targets.emulator(triple)
+    assert ways is not None, "it was asked for before"
+    compiler, emulator = ways
+    program, source = library.with_suffix(".replay"), library.with_suffix(".replay.c")
+    sides = {side: "".join(f"block + {k}, " for k in order[side]) for side in ("INPUTS", "OUTPUTS")}
+    cells = "".join(f"{{{start}, {count}}}, " for start, count in order["CELLS"])
+    parts = {**order, **sides, "CELLS": cells}
+    source.write_text(filled("replay.c", image, **parts), encoding="utf-8")
+    run([compiler, "-O1", str(source), str(library), "-o", str(program)], "the C compiler")
+    run([*emulator, str(program), str(file)], _ARTEFACT)
+
+
+def main(name: str, library: str, file: str, order: str) -> None:
+    """Answer an order of `by_library`."""
+    known = json.loads(order)
+    block, longest = np.zeros(known["SIZE"], np.uint8), ctypes.c_size_t(known["LONGEST"])
+    block[: known["GIVEN"]] = np.fromfile(file, np.uint8)
+    start = block.ctypes.data
+    for place, count in known["CELLS"]:
+        block[place:].view(np.int64)[: 2 * count : 2] += start + known["TEXT"]
+    loaded = ctypes.CDLL(library)
+    predict, scratch_size = (getattr(loaded, f"{name}_{n}") for n in ("predict", "scratch_size"))
+    scratch_size.restype = ctypes.c_size_t
+    given, made = ([start + place for place in known[side]] for side in ("INPUTS", "OUTPUTS"))
+    words = [(ctypes.c_size_t * len(side))(*side) for side in ([*given, longest.value], made)]
+    scratch = ctypes.create_string_buffer(scratch_size(longest))
+    if code := predict(*words, ctypes.c_size_t(known["ROWS"]), scratch):
+        sys.exit(f"predict returned {code}")
+    block.tofile(file)
 
 
 def by_package(image: Image, sample: AnsweredRows, folder: Path) -> Answers:
@@ -275,91 +340,28 @@ def by_package(image: Image, sample: AnsweredRows, folder: Path) -> Answers:
             "node is needed to verify the export, and is not installed",
             hint="install node 18 or later; verify=False, or --no-verify, hands it out unseen",
         )
-    columns = [(each, sample.inputs[each.name]) for each in image.inputs]
-    given = {each.label: _for_json(sample, each, array) for each, array in columns}
-    script, order = folder / "replay.mjs", folder / "replay.json"
-    try:
-        script.write_text(_REPLAY, encoding="utf-8")
-        order.write_text(json.dumps(given), encoding="utf-8")
-        run([node, str(script)], _ARTEFACT)
-        answers = json.loads(order.read_text(encoding="utf-8"))
-    finally:
-        script.unlink(missing_ok=True)
-        order.unlink(missing_ok=True)
+    script, order = Path(__file__).with_name("replay.mjs"), folder / "replay.json"
+    given = [_for_json(sample, each) for each in image.inputs]
+    order.write_text(json.dumps(given), encoding="utf-8")
+    run([node, str(shutil.copy(script, folder)), str(order)], _ARTEFACT)
+    answers = json.loads(order.read_text(encoding="utf-8"))
     return {each.name: _of_json(each, answers[each.label]) for each in image.outputs}
 
 
-def _for_json(sample: AnsweredRows, each: CallerArray, array: NDArray[Any]) -> Any:
-    """A column as JSON has it: texts, whole numbers, or the bytes of floats."""
-    if each.dtype == "string":
-        data = sample.text.tobytes()
-        spelled = {-1: None, -2: 0}
-        return [
-            data[start : start + size].decode() if size >= 0 else spelled[size]
-            for start, size in array.tolist()
-        ]
-    if array.dtype.kind == "f":
-        return {str(array.dtype): base64.b64encode(array.tobytes()).decode()}
-    return array.reshape(-1).tolist()
+def _for_json(sample: AnsweredRows, each: CallerArray) -> tuple[str, str, object]:
+    """A column as JSON has it: its name, and bytes of numbers that JSON rounds, or its values."""
+    array = sample.inputs[each.name]
+    if array.dtype.kind == "f" or (array.itemsize == WORD and each.dtype != "string"):
+        return each.label, str(array.dtype), base64.b64encode(array.tobytes()).decode()
+    if each.dtype != "string":
+        return each.label, "", array.reshape(-1).tolist()
+    data, spelled = sample.text.tobytes(), {-1: None, -2: {"nan": True}}
+    cells = array.tolist()
+    texts = [data[at : at + size].decode() if size >= 0 else spelled[size] for at, size in cells]
+    return each.label, "", texts
 
 
-def _of_json(each: CallerArray, answer: dict[str, str] | list[float]) -> NDArray[Any]:
-    if isinstance(answer, dict):
-        (data,) = answer.values()
-        return np.frombuffer(base64.b64decode(data), each.dtype)
-    return _numbers(each, answer)
-
-
-_REPLAY = """\
-import { readFileSync, writeFileSync } from "node:fs";
-import { load } from "./index.js";
-const file = new URL("./replay.json", import.meta.url);
-const arrays = { float64: Float64Array, float32: Float32Array };
-const input = JSON.parse(readFileSync(file, "utf8"), (key, value) => {
-  if (!(key in arrays)) return value;
-  const bytes = new Uint8Array(Buffer.from(value, "base64"));
-  return new arrays[key](bytes.buffer);
-});
-for (const [name, value] of Object.entries(input)) {
-  const kind = Object.keys(value)[0];
-  if (kind in arrays) input[name] = value[kind];
-}
-const output = (await load()).predict(input);
-for (const [name, value] of Object.entries(output)) {
-  const kind = value instanceof Float64Array ? "float64" : "float32";
-  if (ArrayBuffer.isView(value) && value.constructor === arrays[kind]) {
-    output[name] = { [kind]: Buffer.from(value.buffer).toString("base64") };
-  } else output[name] = Array.from(value);
-}
-writeFileSync(file, JSON.stringify(output));
-"""
-
-
-def _blank(image: Image, sample: AnsweredRows) -> Answers:
-    return {
-        f"out_{k}": np.zeros(sample.outputs[each.name].shape, each.dtype)
-        for k, each in enumerate(image.outputs)
-    }
-
-
-def main(name: str, library: str, order: str, made: str) -> None:
-    """Answer an order of `by_library`."""
-    with np.load(order) as file:
-        given = dict(file)
-    rows, longest, inputs = map(int, given["numbers"])
-    arrays = [given[f"in_{k}"] for k in range(inputs)]
-    loaded = ctypes.CDLL(library)
-    predict, size = (getattr(loaded, f"{name}_{word}") for word in ("predict", "scratch_size"))
-    size.restype, size.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
-    predict.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-    for k in given["cells"]:
-        arrays[k][:, 0] += given["text"].ctypes.data
-    answers = {key: array for key, array in given.items() if key.startswith("out_")}
-    words = [array.ctypes.data for array in arrays] + [longest]
-    table = (ctypes.c_size_t * len(words))(*words)
-    into = (ctypes.c_size_t * len(answers))(*(a.ctypes.data for a in answers.values()))
-    scratch = np.empty(size(longest), np.uint8)
-    code = predict(table, into, rows, scratch.ctypes.data)
-    if code:
-        sys.exit(f"predict returned {code}")
-    np.savez(made, **answers)
+def _of_json(each: CallerArray, answer: str | list[float]) -> NDArray[Any]:
+    if isinstance(answer, str):
+        return np.frombuffer(base64.b64decode(answer), each.dtype)
+    return _numbers(each, answer if each.labels else [int(value) for value in answer])

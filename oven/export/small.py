@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from flour.core.parsing import parse_source
 from flour.core.types import LARGEST
 from objectstore import Blob
 from oven.codegen.emitter import ParameterSlot
@@ -50,7 +51,7 @@ def one_row(stage: Stage) -> Stage:
     """The stage for one row, with the parameters that this reads in float32."""
     if not stage.source:
         return stage
-    module = _SingleRow().visit(ast.parse(stage.source))
+    module = _SingleRow().visit(parse_source(stage.source))
     function: ast.FunctionDef = module.body[0]
     names = (item for item in ast.walk(function) if isinstance(item, ast.Name))
     read = {item.id for item in names if isinstance(item.ctx, ast.Load)}

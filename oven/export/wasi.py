@@ -12,15 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from flour.core.types import Record, Text, Vector
-from oven.compiler.kinds import KINDS
 from oven.errors import NotExportable
 from oven.export import targets
-from oven.export.c_code import c_type
-from oven.export.c_file import literal
+from oven.export.c_file import filled, item_type, literal
 from oven.export.image import CallerArray, Image
-
-_COLUMN = """\
-typedef struct { const char *name; int kind, size; void *at; const char *const *labels; } column;"""
 
 
 def write_command(image: Image, code: Path, made: Path) -> None:
@@ -32,29 +27,25 @@ def write_command(image: Image, code: Path, made: Path) -> None:
             hint="pip install ziglang; apt install clang lld wasi-libc libclang-rt-14-dev-wasm32",
         )
     source = made.with_name("command.c")
-    program = Path(__file__).with_name("command.c").read_text(encoding="utf-8")
-    source.write_text("\n".join([*_columns(image), program]), encoding="utf-8")
+    parts = {
+        "COLUMNS": "\n".join(_columns(image)),
+        "LONGEST": "input.longest" if image.texts else "scratch_for",
+        "ORDERED": _ordered(image),
+    }
+    source.write_text(filled("command.c", image, **parts), encoding="utf-8")
     options = ["--target=wasm32-wasi", "-O2", "-s", "-o", str(made), str(source), str(code)]
     targets.run([*compiler, *options], "the C compiler for WASI")
 
 
 def _columns(image: Image) -> Iterator[str]:
     """A row of the model's columns, and how each is read or written."""
-    yield f'#include "{image.name}.h"\n{_COLUMN}'
-    yield f"#define MODEL(word) {image.name}_##word"
-    if not image.texts:  # the header has no type of texts
-        yield f"typedef struct {{ const char *data; int64_t size; }} {image.name}_text;"
-    yield f"#define LONGEST {'input.longest' if image.texts else 'scratch_for'}"
     for side, arrays in (("input", image.inputs), ("output", image.outputs)):
         for each in arrays:
-            text = f"{image.name}_text"
-            item = text if each.dtype == "string" else c_type(KINDS[each.dtype])
-            yield f"static {item} {side}_{each.name}[{each.width}];"
+            yield f"static {item_type(image, each)} {side}_{each.name}[{each.width}];"
         given = ", ".join(f".{each.name} = {side}_{each.name}" for each in arrays)
         cells = (_cell(image, side, each, k) for each in arrays for k in range(each.width))
         yield f"static {image.name}_{side} {side} = {{{given}}};"
         yield f"static const column {side}s[] = {{{', '.join(cells)}}};"
-    yield f"enum {{ ORDERED = {_ordered(image)} }};"
 
 
 def _ordered(image: Image) -> int:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from flour.core.node import Node, node
 from flour.core.types import Vector
-from flour.ops.storage import ToDense
-from flour.ops.structure import Concat
+from flour.ops.structure import Concat, ToDense
 from oven.optimise.pattern import Match
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from flour.core.op import Op
-from oven.optimise.rule import Rule
+from oven.optimise.pattern import Rule
 from oven.optimise.rules import RULES
 from oven.optimise.rules_index import NEEDS
 
@@ -63,7 +63,7 @@ PASSES: tuple[Pass, ...] = (
         "before any rule moves the numbers by rounding: a threshold is pulled back to the exact "
         "float, and steps that a comparison swallowed need no merging",
         *("pull_back_threshold", "bins_into_trees", "impute_into_trees", "one_hot_into_trees"),
-        "argmax_without_softmax",
+        *("argmax_without_softmax", "choose_before_text", "categorise_labels"),
     ),
     _pass(
         "narrow",

@@ -23,8 +23,7 @@ from flour.language.flow import Flow, with_origins
 from objectstore import Strings, combine
 from oven.errors import RewriteError
 from oven.optimise.passes import PASSES, Pass, possible
-from oven.optimise.pattern import Match, ProgramFacts
-from oven.optimise.rule import BITS, REASSOCIATES, Preserves, Rule
+from oven.optimise.pattern import BITS, REASSOCIATES, Match, Preserves, ProgramFacts, Rule
 from oven.optimise.summary import expression, listing
 
 Outputs = Mapping[str, Node]

@@ -11,6 +11,8 @@ NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "affine_into_linear": (("Linear",), ("Subtract", "Add", "Multiply", "Divide")),
     "argmax_without_softmax": (("ArgMax",), ("Softmax",)),
     "bins_into_trees": (("Walk",), ("Bins",)),
+    "categorise_labels": (("CategoriseText",), ("TakeText",)),
+    "choose_before_text": (("ChooseText",), ("TakeText",)),
     "codes_into_leaves": (("Categorise",), ("TreeLeaves",)),
     "collapse_elementwise": (("Subtract", "Add", "Multiply", "Divide"),),
     "dense_into_trees": (("Trees", "TreeLeaves", "LinearTrees"),),

@@ -141,8 +141,7 @@ def as_schema(schema: Arrow, batch: Arrow) -> Arrow:
 
 
 def _run(plan: ArrowPlan, reader: ArrowReader, batch: Arrow) -> Arrow:
-    rows = plan.reader.nulls.settled(reader.read(batch))
-    return answers_batch(plan.run(rows), plan.outputs)
+    return answers_batch(plan.run(plan.reader.nulls.settled(reader.read(batch))), plan.outputs)
 
 
 def answers_batch(answers: Mapping[str, Any], kinds: Mapping[str, Type]) -> Arrow:

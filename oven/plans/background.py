@@ -163,7 +163,8 @@ class Pending(Generic[T]):
     @property
     def done(self) -> bool:
         """True if it was made, or could not be."""
-        return self._task is None
+        future = self._future
+        return future is None or future.done()
 
     def check(self) -> None:
         """Raise the error that there was in making it, if any."""

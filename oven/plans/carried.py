@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from objectstore import Archive, Blob, StoreError
+from objectstore.layout import Container
 from oven.compiler import cache, levels, machine, packs
 from oven.plans import ahead
 
@@ -38,7 +38,7 @@ def level_names(manifest: Mapping[str, Any]) -> dict[str, str]:
     return dict(found) if texts else {}
 
 
-def offer(buffer: NDArray[np.uint8], where: str) -> None:
+def offer(buffer: Container, where: str) -> None:
     """Let the code in this file be found, which is trusted."""
     with Archive(buffer, where) as archive:
         found = level_names(archive.manifest)

@@ -13,17 +13,16 @@ on different ones at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.op import Columns
 from flour.core.reference import public
-from flour.core.sparse import Sparse
+from flour.core.rows import cut_rows, stacked
 from flour.data.coerce import coerce
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value
@@ -116,7 +115,7 @@ class Execution:
         assert whole or not self._plan.mixes_rows, "these rows depend on each other"
         if self._laid is not None:
             return Chunk(start, stop, {})
-        return Chunk(start, stop, self.columns if whole else _cut(self.columns, start, stop))
+        return Chunk(start, stop, self.columns if whole else cut_rows(self.columns, start, stop))
 
     def step(self, number: int, chunk: Chunk, memory: object = None) -> None:
         """Take a chunk through one step; the last one leaves its rows of the answer.
@@ -205,7 +204,7 @@ class Execution:
         if item in self._made:
             columns = {} if self._laid is not None else self.columns
             return output_value(item, self._made, columns)
-        return _joined([part for _, part in sorted(self._parts[name], key=itemgetter(0))])
+        return stacked([part for _, part in sorted(self._parts[name], key=itemgetter(0))])
 
 
 def are_shared_natively() -> bool:
@@ -218,33 +217,3 @@ def _shared_code() -> Pending[bool]:
     sources = shared_rows.SOURCES.items()
     needed = [Needed(shared_rows.key(name), name, partial(str, text)) for name, text in sources]
     return Pending(shared_rows.compiled, None, lambda: needed)
-
-
-def _cut(columns: Columns, start: int, stop: int) -> Columns:
-    """Columns cut to some of their rows."""
-    if isinstance(columns, Mapping):
-        return {name: _cut(column, start, stop) for name, column in columns.items()}
-    if isinstance(columns, Sparse):
-        first, last = columns.indptr[start], columns.indptr[stop]
-        pointers = columns.indptr[start : stop + 1] - first
-        shape = (stop - start, columns.shape[1])
-        return Sparse(columns.data[first:last], columns.indices[first:last], pointers, shape)
-    return columns[start:stop]
-
-
-def _joined(parts: Sequence[Columns]) -> Columns:
-    """Columns one below the other."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    if isinstance(first, Mapping):
-        return {name: _joined([part[name] for part in parts]) for name in first}
-    if isinstance(first, Sparse):
-        counts = np.concatenate([np.diff(part.indptr) for part in parts])
-        pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        data = np.concatenate([part.data for part in parts])
-        indices = np.concatenate([part.indices for part in parts])
-        return Sparse(data, indices, pointers, (sum(map(len, parts)), first.shape[1]))
-    if isinstance(first, np.ndarray):
-        return np.concatenate(parts)
-    return [row for part in parts for row in part]

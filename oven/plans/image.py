@@ -19,15 +19,19 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.errors import FlourError
 from flour.core.op import Op
 from objectstore import Archive, Blob, aligned_room
 from objectstore.archive import array_at
 from objectstore.layout import ArrayRecord
+from oven.plans import image_cache
 from oven.plans.skeleton import Facts, PlanSkeleton, RestoredPlan, described, one_run
 from oven.run.run_signature import TableDraft, aligned
 
@@ -131,6 +135,17 @@ def image_of(plan: Plan, archive: Archive | None = None) -> PlanImage | None:
     sources = [(archive and archive.record(one.digest)) or one for one in outer]
     text = _json(common | links)
     return PlanImage(text, memory, table.row_work, sources, plan.digest, plan.program.node_digests)
+
+
+def keep(known: ref[Plan], name: bytes, archive: Archive | None = None) -> None:
+    """Write the image of a plan whose code is there; its parameters may be in this file."""
+    plan = known()
+    if plan is None:
+        return
+    with suppress(FlourError):  # calls raise it
+        made = image_of(plan, archive) if plan.ready and plan.code.tier else None
+        if made is not None:
+            image_cache.write(name, made.to_bytes())
 
 
 def _laid_out(table: TableDraft) -> tuple[NDArray[np.uint8], dict[str, Any], list[Blob]]:

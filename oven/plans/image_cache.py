@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 import flour
 import objectstore
@@ -27,13 +26,17 @@ from objectstore import combine, layout
 from oven.compiler import cache as code
 
 MOST_BYTES = 256 << 20
-"""Of all images together; some kilobytes for each plan."""
+"""Of all images together; some kilobytes for each plan of a file."""
+
+LARGEST = MOST_BYTES // 16
+"""Bytes of an image: larger ones would push too many others out of the cache."""
 
 _MAGIC = b"PRETZELI"
 _CHECK = 16
 _START = len(_MAGIC) + _CHECK
-_WRITES_A_LOOK = 1024
-_writes = [0]
+# Between two checks of the size: a check reads the whole directory.
+_WRITES_A_LOOK, _BYTES_A_LOOK = 1024, LARGEST
+_unseen = [_WRITES_A_LOOK, 0]
 _lock = threading.Lock()
 
 
@@ -44,10 +47,10 @@ class Entry(NamedTuple):
     image: bytes | None
 
 
-def find(buffer: NDArray[np.uint8]) -> Entry | None:
-    """The entry of a file; None for what is no plan's file."""
+def find(buffer: layout.Container, derived: str = "") -> Entry | None:
+    """The entry of a file, or of a plan `derived` from its own; None for what is no plan's file."""
     head = layout.head(buffer)
-    return None if head is None else look(head)
+    return None if head is None else look(head + derived.encode())
 
 
 def look(about: bytes, above: str = "") -> Entry:
@@ -63,38 +66,28 @@ def look(about: bytes, above: str = "") -> Entry:
     except OSError:
         data = b""
     body = data[_START:]
-    whole = data[:_START] == _MAGIC + _checksum(body)
+    whole = data[:_START] == _MAGIC + code.checksum(body)
     return Entry(name, body if whole else None)
 
 
 def write(name: bytes, image: bytes) -> None:
-    """Write a file's image; a full disk costs only speed."""
-    if not code.write_entry(_path(name), _MAGIC + _checksum(image) + image):
+    """Write a file's image unless it is too large; a full disk costs only speed."""
+    if len(image) > LARGEST:
+        return
+    if not code.write_entry(_path(name), _MAGIC + code.checksum(image) + image):
         return
     with _lock:
-        _writes[0] += 1
-        due = _writes[0] % _WRITES_A_LOOK == 1
+        _unseen[:] = _unseen[0] + 1, _unseen[1] + len(image)
+        due = _unseen[0] > _WRITES_A_LOOK or _unseen[1] >= _BYTES_A_LOOK
+        if due:
+            _unseen[:] = 0, 0
     if due:
-        evict(MOST_BYTES)
+        evict(MOST_BYTES - _BYTES_A_LOOK)
 
 
 def evict(most: int) -> None:
     """Drop the images not used for longest until the rest take at most `most` bytes."""
-    entries = sorted(_entries(), reverse=True)  # the newest first
-    total = 0
-    for _, size, path in entries:
-        total += size
-        if total > most:
-            path.unlink(missing_ok=True)
-
-
-def _entries() -> Iterator[tuple[float, int, Path]]:
-    for path in _folder().glob("??/*"):
-        try:
-            state = path.stat()
-        except OSError:
-            continue  # another process was faster
-        yield state.st_mtime, state.st_size, path
+    code.drop_oldest(list(code.files(_folder())), most)
 
 
 def _path(name: bytes) -> Path:
@@ -104,10 +97,6 @@ def _path(name: bytes) -> Path:
 
 def _folder() -> Path:
     return code.directory() / "images"
-
-
-def _checksum(body: bytes) -> bytes:
-    return blake2b(body, digest_size=_CHECK).digest()
 
 
 @cache

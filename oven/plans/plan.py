@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -91,6 +92,8 @@ class Plan:
     waits = False
     #: What was known at its import, read from its file when asked for; see oven.plans.training.
     training: Callable[[], Mapping[str, Any]] = dict
+    #: Where it was loaded from; see oven.plans.saved.
+    source: object = None
 
     def __init__(
         self,
@@ -205,11 +208,17 @@ class Plan:
         return call
 
     def _opened(self, held: Callable[[Any], Any] = lambda method: method) -> Call:
-        slow = around(held(self.answer), self.reader, held(self._entry_of_variant))
+        entry: weakref.ref[Call] | None = None  # the entry holds what is called here
+        slow = around(
+            *(held(self.answer), self.reader, held(self._entry_of_variant)),
+            lambda: None if entry is None else entry(),
+        )
         steps = self.code.here
         if not steps or self.code.native is None:
             return slow
-        return open_entry(self.code.table(steps), slow, self.reader.nulls)
+        made = open_entry(self.code.table(steps), slow, self.reader.nulls)
+        entry = weakref.ref(made)
+        return made
 
     def _entry_of_variant(self, data: object) -> Call | None:
         """The entry for an array's own type, if that is another plan's and is there."""
@@ -393,6 +402,13 @@ class PlanVariants:
                 coming.begin()
         plan = coming.here
         return plan if plan is not None and plan.ready else None
+
+    def is_settled(self, names: Collection[str]) -> bool:
+        """True if `of_outputs` has answered what it will always answer for these."""
+        coming = self._by_outputs.get(frozenset(names))
+        if coming is None or not coming.done:
+            return coming is None and len(self._by_outputs) >= _MOST_BY_OUTPUTS
+        return coming.here is None or coming.here.ready
 
     def _alone(self, asked: frozenset[str]) -> Plan | None:
         """The plan of these outputs; None where it would take rows that the whole one refuses."""

@@ -12,22 +12,18 @@ at: see oven.plans.image.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from functools import partial
 from weakref import ref
 
-from flour.core.errors import FlourError
 from flour.language.flow import Flow
 from objectstore import StoreError, combine
 from oven.plans import image_cache
 from oven.plans.background import Background
-from oven.plans.image import PlanImage, image_of
+from oven.plans.image import PlanImage, keep
 from oven.plans.plan import Plan, restore
 
 #: False turns these images off. Tests bake every program.
 KEPT = [True]
-#: Larger images would push too many others out of the cache.
-LARGEST = image_cache.MOST_BYTES // 16
 
 
 class ProgramImage:
@@ -58,15 +54,4 @@ class ProgramImage:
 
     def keep(self, plan: Plan) -> None:
         """Write the image of a plan that was just made, once its code is there."""
-        plan.code.when_ready(partial(_keep, ref(plan), self._entry.name))
-
-
-def _keep(known: ref[Plan], name: bytes) -> None:
-    plan = known()
-    if plan is None:
-        return
-    with suppress(FlourError):  # calls raise it
-        made = image_of(plan) if plan.ready and plan.code.tier else None
-        data = b"" if made is None else made.to_bytes()
-        if 0 < len(data) <= LARGEST:
-            image_cache.write(name, data)
+        plan.code.when_ready(partial(keep, ref(plan), self._entry.name))

@@ -23,11 +23,13 @@ found in the code cache. Anything else is an error before any of it runs.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
+from weakref import ref
 
 from flour.core.callables import allowing
 from flour.core.errors import FlourError, PythonRefused
@@ -35,10 +37,11 @@ from flour.core.node import Node, node, topological
 from flour.core.op import Parameter, from_data, to_data
 from flour.core.provenance import Origin
 from flour.core.types import Vector
-from flour.language.flow import Flow, with_origins
+from flour.language.flow import Flow, with_origins, without_unread
 from objectstore import Archive, BadDigest, Blob, MissingBlob, StoreError
-from objectstore.archive import array_at, opened, write
-from objectstore.mapping import AT_ONCE, frozen, frozen_bytes, read_only, release, settle
+from objectstore.archive import array_at, copied, opened, write
+from objectstore.layout import ArrayRecord, Container, Copied
+from objectstore.mapping import AT_ONCE, frozen_bytes, read_only, release, settle
 from oven import debug
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value, row_bytes
@@ -47,9 +50,9 @@ from oven.errors import CompileError, DamagedPlan
 from oven.plans import characters, image_cache
 from oven.plans import training as told
 from oven.plans.background import Background
-from oven.plans.image import PlanImage, image_of
+from oven.plans.image import PlanImage, image_of, keep
 from oven.plans.image_cache import Entry
-from oven.plans.plan import Plan, reporters, restore
+from oven.plans.plan import Plan, bakers, reporters, restore
 from oven.run.native_run import NativeRun
 
 # Limits on the resources of a plan from a file.
@@ -91,11 +94,7 @@ def _check_sparse(value: Value, stage: Stage, size: str) -> None:
 
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from objectstore import Store
-    from objectstore.layout import ArrayRecord
 
 T = TypeVar("T")
 
@@ -209,7 +208,8 @@ def load(
     """The plan in a file, checked; its parameters are views into it.
 
     Other bytes written over a mapped file, instead of a new file renamed to its name, change or end
-    what uses it; with `mapped=False`, one of at most 64 MiB is read into memory.
+    what uses it; with `mapped=False`, one of at most 64 MiB is read into memory. Equal arrays of
+    such files are there once.
 
     With a `store`, parameters live there instead: those it has already are not read again, and
     all plans and processes that use the store share one copy. `background` is that of `oven.bake`.
@@ -217,9 +217,8 @@ def load(
     Machine code that was saved with the plan is used with `trust_code`: do that only if you would
     run a program from the same source.
     """
-    buffer = opened(path)
-    if not mapped and buffer.nbytes <= _READ_AT_MOST:
-        buffer = frozen(buffer)
+    file = opened(path)
+    buffer = file if mapped or file.nbytes > _READ_AT_MOST else copied(file, str(path))
     if trust_code:
         from oven.plans import carried
 
@@ -227,11 +226,11 @@ def load(
     return _plan_in(buffer, str(path), store, background=background, allow_python=allow_python)
 
 
-def to_bytes(plan: Plan) -> bytes:
-    """Return the bytes of a file of the plan."""
+def to_bytes(plan: Plan, training: Mapping[str, Any] | None = None) -> bytes:
+    """Return the bytes of a file of the plan; `training` is that of `save`."""
     with tempfile.TemporaryDirectory(prefix="pretzel-") as folder:
         path = Path(folder) / "a.plan"
-        save(plan, path, durable=False)
+        save(plan, path, durable=False, training=training)
         return path.read_bytes()
 
 
@@ -243,8 +242,70 @@ def from_bytes(raw: bytes) -> Plan:
     return _plan_in(frozen_bytes(raw), "a plan in memory", None, background=False)
 
 
+class PlanSource(NamedTuple):
+    """The file of a plan, and the store that its parameters are in, if they are in one."""
+
+    buffer: Container
+    where: str
+    store: Store | None
+
+    def find(self, record: ArrayRecord) -> Blob:
+        """An array of the file."""
+        store = self.store
+        if store is None:
+            return array_at(self.buffer, record, self.where)
+        if record.digest not in store:
+            store.put(array_at(self.buffer, record, self.where))
+        there = store.get(record.digest)
+        assert isinstance(there, Blob), "digests of arrays name arrays"
+        return there
+
+    def programs(self) -> tuple[Flow, Flow]:
+        """The program as it was written, and what runs."""
+        with Archive(self.buffer, self.where) as archive:
+            reader = _ManifestReader(archive, self.store, self.where)
+            return reader.checked(reader.programs)
+
+    def restored(
+        self, image: bytes, read: Callable[[], tuple[Flow, Flow]], background: Background
+    ) -> Plan | None:
+        """The plan of an image; None where it has to be made again."""
+        try:
+            restored = PlanImage.from_bytes(image).restore(self.find)
+        except (LookupError, StoreError):
+            return None  # the code has gone, or the file is damaged, which is then found out
+        return restore(restored, read, check_limits, background=background)
+
+
+def derived(plan: Plan, name: str, make: Callable[[], Flow]) -> Plan:
+    """The plan of a program made of this plan's, by `name`.
+
+    That of a plan from a file has an image by the file, whose parameters it shares; `make` is then
+    called when the program is looked at.
+    """
+    source, key = plan.source, f"{name} {os.environ.get('PRETZEL_WITHOUT', '')}"
+    file = source if isinstance(source, PlanSource) and not debug.asked() else None
+    entry = file and image_cache.find(file.buffer, key)
+    if file is None or entry is None:
+        return bakers[-1](make(), exact=plan.exact)
+
+    def read() -> tuple[Flow, Flow]:
+        from oven.optimise.rewrite import optimise
+
+        flow = without_unread(make())
+        return flow, optimise(flow, exact=plan.exact)
+
+    known = None if entry.image is None else file.restored(entry.image, read, None)
+    if known is not None:
+        return known
+    made = Plan(*read(), exact=plan.exact, check=check_limits)
+    archive = Archive(file.buffer, file.where)
+    made.code.when_ready(partial(keep, ref(made), entry.name, archive))
+    return made
+
+
 def _plan_in(
-    buffer: NDArray[np.uint8],
+    buffer: Container,
     where: str,
     store: Store | None,
     *,
@@ -256,7 +317,8 @@ def _plan_in(
             plan = _loaded(buffer, where, store, background=background)
     finally:
         release(buffer)  # verifying has read all of it, a row reads a part
-    if not plan.program.in_memory:
+    plan.source = PlanSource(buffer, where, store)
+    if not plan.program.in_memory and not isinstance(buffer, Copied):
         # Have what single rows read of the file in memory before the first one waits for it.
         #
         # Documents may need any part of their dictionaries. A row of numbers reads a part of what
@@ -271,13 +333,12 @@ def _plan_in(
     return plan
 
 
-def _loaded(
-    buffer: NDArray[np.uint8], where: str, store: Store | None, *, background: Background
-) -> Plan:
+def _loaded(buffer: Container, where: str, store: Store | None, *, background: Background) -> Plan:
     """The plan in these bytes: from its image, or made again."""
     entry = None if debug.asked() else image_cache.find(buffer)
     if entry is not None and entry.image is not None:
-        plan = _restored(entry.image, buffer, where, store, background=background)
+        source = PlanSource(buffer, where, store)
+        plan = source.restored(entry.image, source.programs, background)
         if plan is not None:
             return plan
     with Archive(buffer, where) as archive:
@@ -290,37 +351,6 @@ def _loaded(
         for report in reporters:
             report(plan, None)
     return plan
-
-
-def _restored(
-    data: bytes,
-    buffer: NDArray[np.uint8],
-    where: str,
-    store: Store | None,
-    *,
-    background: Background,
-) -> Plan | None:
-    """The plan of this image; None where it has to be made again."""
-
-    def find(record: ArrayRecord) -> Blob:
-        if store is None:
-            return array_at(buffer, record, where)
-        if record.digest not in store:
-            store.put(array_at(buffer, record, where))
-        there = store.get(record.digest)
-        assert isinstance(there, Blob), "digests of arrays name arrays"
-        return there
-
-    def read() -> tuple[Flow, Flow]:
-        with Archive(buffer, where) as archive:
-            reader = _ManifestReader(archive, store, where)
-            return reader.checked(reader.programs)
-
-    try:
-        restored = PlanImage.from_bytes(data).restore(find)
-    except (LookupError, StoreError):
-        return None  # the code has gone, or the file is damaged, which is then found out
-    return restore(restored, read, check_limits, background=background)
 
 
 def describe(plan: Plan) -> dict[str, Any]:

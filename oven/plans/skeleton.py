@@ -7,14 +7,14 @@ oven.plans.image) is a skeleton and a table of parameters.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.bounded import Bounded
 from flour.core.emission import Room
 from flour.core.node import Node
 from flour.core.op import Op
@@ -145,6 +145,33 @@ def _form_data(form: RunSignature) -> dict[str, Any]:
         "tile": form.tile,
         "scratch_bytes": form.scratch_bytes,
     }
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Bounded(dict[K, V]):
+    """A dict of at most `most` entries: a new one removes the oldest."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self._lock = threading.Lock()
+
+    def __setitem__(self, key: K, value: V) -> None:
+        with self._lock:
+            super().__setitem__(key, value)
+            while len(self) > self.most:
+                del self[next(iter(self))]
+
+    def first(self, key: K, value: V) -> V:
+        """The value of this key; this one if there is none. Equal keys get one value."""
+        with self._lock:
+            found = super().setdefault(key, value)
+            while len(self) > self.most:
+                del self[next(iter(self))]
+        return found
 
 
 class PlanSkeleton:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
 from objectstore import Archive, Blob, StoreError
+from objectstore.layout import Container
 from oven.errors import DamagedPlan
 
 #: Most bytes of it.
@@ -36,7 +36,7 @@ def as_blob(training: Mapping[str, Any]) -> Blob:
     return Blob.of(np.frombuffer(data, np.uint8))
 
 
-def read(buffer: NDArray[np.uint8], where: str) -> dict[str, Any]:
+def read(buffer: Container, where: str) -> dict[str, Any]:
     """The facts in the file of a plan; {} if there are none."""
     with Archive(buffer, where) as archive:
         digest = archive.manifest.get("training")

@@ -1,6 +1,6 @@
 """A function of SQL over DuckDB's C API: called by all of its threads, a vector of rows at a time.
 
-Vectors of numbers and strings are read where they are (`duckdb_vectors`). DuckDB hands all others
+Vectors of numbers and strings are read where they are (`Vectors`). DuckDB hands all others
 over as Arrow (`duckdb_data_chunk_to_arrow`) and takes answers so, by functions of its own. The
 library that is asked for them is the one that the Python package `duckdb` consists of. A call holds
 the GIL while columns are converted, and native code releases it.
@@ -17,22 +17,124 @@ import ctypes
 import platform
 import struct
 import tempfile
-from collections.abc import Callable
-from ctypes import byref, c_bool, c_char_p, c_uint64, c_void_p
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import PyDLL, byref, c_bool, c_char_p, c_uint64, c_void_p, memmove
 from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.types import FLOATS, INTS, Category, Record, Scalar, Type
 from flour.data.arrow_reader import Arrow, library
+from flour.data.arrow_strings import CELLS, NONE, bits, fill_views, memory
 from objectstore import system
-from runtime.bulk.duckdb_vectors import Vectors, put, vectors
 from runtime.errors import BadRegistration
 
 if TYPE_CHECKING:
     import duckdb
 
     from runtime.bulk.duckdb import SqlFunction
+
+#: Numbers by what their types are called in the C API, and strings.
+_NUMBERS = dict(enumerate(map(np.dtype, ("bool", *INTS, *FLOATS)), 1))
+_STRING = 17
+#: Chunks of fewer rows take less time as Arrow.
+_LEAST_ROWS = 64
+
+
+class Vectors:
+    """A reader of the chunks of one call."""
+
+    def __init__(
+        self, api: PyDLL, fields: Sequence[tuple[str, Type]], types: Sequence[int]
+    ) -> None:
+        self._api, self._fields = api, tuple(zip(fields, types, strict=True))
+
+    def read(self, chunk: int) -> dict[str, NDArray[Any]] | None:
+        """The columns by name; None where these rows have to be read as Arrow."""
+        rows = self._api.duckdb_data_chunk_get_size(c_void_p(chunk))
+        if rows < _LEAST_ROWS:
+            return None
+        found: dict[str, NDArray[Any]] = {}
+        texts: list[tuple[str, int, NDArray[np.bool_] | None]] = []
+        for place, ((name, kind), number) in enumerate(self._fields):
+            api = self._api
+            vector = c_void_p(api.duckdb_data_chunk_get_vector(c_void_p(chunk), c_uint64(place)))
+            valid = api.duckdb_vector_get_validity(vector)
+            begin, there = (
+                api.duckdb_vector_get_data(vector),
+                bits(valid, 0, rows) if valid else None,
+            )
+            if number == _STRING:
+                texts.append((name, begin, there))
+                continue
+            column = _numbers(begin, there, rows, _NUMBERS[number])
+            if column is None:
+                return None
+            if column.dtype == np.float32 and isinstance(kind, Scalar) and kind.dtype in FLOATS:
+                column = column.astype(kind.dtype, copy=False)
+            found[name] = column
+        return found | _cells(texts, rows) if texts else found
+
+
+def vectors(
+    api: PyDLL, inputs: Mapping[str, Type], names: Sequence[str], types: Sequence[int]
+) -> Vectors | None:
+    """A reader of chunks with these names and types; None if that needs Arrow."""
+    (kind, *more), fields = inputs.values(), inputs
+    if not more:
+        if not isinstance(kind, Record):
+            return None
+        fields = dict(kind.fields)
+    if len(names) != len(types) or not set(names) <= set(fields):
+        return None
+    given = [(name, fields[name]) for name in names]
+    plain = all(_is_plain(kind, number) for (_, kind), number in zip(given, types, strict=True))
+    return Vectors(api, given, types) if plain else None
+
+
+def _is_plain(kind: Type, number: int) -> bool:
+    """True if a column of this type is read without Arrow."""
+    if not isinstance(kind, Scalar | Category):
+        return False
+    return number in _NUMBERS or (number == _STRING and kind.dtype == "string")
+
+
+def _numbers(
+    begin: int, there: NDArray[np.bool_] | None, rows: int, dtype: np.dtype[Any]
+) -> NDArray[Any] | None:
+    column = memory(begin, rows * dtype.itemsize).view(dtype)
+    if there is None or there.all():
+        return column
+    # Whole numbers with missing ones become floats, and large ones must not be rounded.
+    return np.where(there, column, dtype.type(np.nan)) if dtype.kind == "f" else None
+
+
+def _cells(
+    vectors: Sequence[tuple[str, int, NDArray[np.bool_] | None]], rows: int
+) -> dict[str, NDArray[Any]]:
+    """The address and length of each string of some vectors."""
+    made = np.empty((len(vectors), rows), CELLS)
+    fill_views(made.view(np.int64).reshape(-1, 2), [begin for _, begin, _ in vectors], None)
+    for column, (_, _, there) in zip(made, vectors, strict=True):
+        if there is not None:
+            column[~there] = 0, NONE
+    return {name: column for (name, _, _), column in zip(vectors, made, strict=True)}
+
+
+def put(api: PyDLL, answers: object, number: int, output: int) -> bool:
+    """Copy answers into a vector of this type; False where they are not one such number a row."""
+    if number not in _NUMBERS or not isinstance(answers, np.ndarray):
+        return False
+    if answers.ndim != 1 or answers.dtype != _NUMBERS[number]:
+        return False
+    whole = np.ascontiguousarray(answers)
+    memmove(api.duckdb_vector_get_data(c_void_p(output)), whole.ctypes.data, whole.nbytes)
+    return True
+
 
 _PAGE = 0x1000
 _LOAD, _DYNAMIC, _STACK = 1, 2, 0x6474E551
@@ -102,7 +204,7 @@ _API = "v1.2.0"
 _FIELD, _SIGNATURE = 32, 256
 #: What DuckDB goes on calling for as long as the process lives, by its extension's name.
 _kept: dict[str, _Native] = {}
-_numbers = count()
+_serials = count()
 #: Releases before this one add a function of the same name to the one that is there.
 _REPLACES = (2,)
 
@@ -181,7 +283,7 @@ def register_native(
             there.function = function
             return
         _check_replaces(name)
-    own = f"pretzel_{next(_numbers)}"
+    own = f"pretzel_{next(_serials)}"
     problems: list[Exception] = []
 
     def start(info: int, access: int) -> bool:

@@ -139,9 +139,7 @@ class FileSource:
 
     def rows(self) -> int:
         """The number of rows; 0 where only reading them would tell."""
-        if self._form != "parquet":
-            return 0
-        return sum(_rows_of(part.path) for part in self.parts)
+        return 0 if self._form != "parquet" else sum(_rows_of(part.path) for part in self.parts)
 
     def read(self, skip: int = 0) -> Iterator[Read]:
         """Every batch but the first ones, which have `skip` rows together.

@@ -89,8 +89,7 @@ def load_model(model_uri: str | Path) -> Plan:
     """The plan of a model, by any of MLflow's addresses."""
     from mlflow.tracking.artifact_utils import _download_artifact_from_uri
 
-    folder = Path(_download_artifact_from_uri(str(model_uri)))
-    return oven.load(folder / _FILE).wait()
+    return oven.load(Path(_download_artifact_from_uri(str(model_uri))) / _FILE).wait()
 
 
 def import_model(folder: str | Path, *, trust_pickle: bool = False) -> Flow:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 import oven
-from flour.core.errors import nearest
 from flour.core.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 from flour.data.arrow_reader import Arrow, ArrowReader
 from flour.data.coerce import missing_column
@@ -23,6 +22,7 @@ from oven.plans.arrow import answers_batch
 from runtime.bulk.refused import SKIP, answered, others
 from runtime.errors import BadCall, BadRegistration
 from runtime.service.batches import answers
+from runtime.service.call import named_outputs
 from runtime.service.graphs import is_graph
 from scheduler import cores
 
@@ -62,16 +62,8 @@ Outputs = str | Iterable[str] | None
 
 def chosen(plan: Plan, outputs: Outputs) -> tuple[str, ...]:
     """The outputs that a caller wants, checked."""
-    some = (outputs,) if isinstance(outputs, str) else outputs
-    names = tuple(plan.outputs if some is None else some)
-    for name in names:
-        if name not in plan.outputs:
-            raise BadCall(
-                f"the program has no output {name!r}",
-                found=", ".join(plan.outputs),
-                hint=nearest(name, list(plan.outputs)),
-            )
-    return names
+    every = tuple(plan.outputs)
+    return named_outputs(outputs, every, "the program") or every
 
 
 def check_kept(kept: Sequence[str], outputs: Sequence[str]) -> None:

@@ -55,7 +55,9 @@ def check_policy(plan: Plan, on_error: str | None, known: Collection[str] = (NUL
         )
 
 
-def separated(run: Callable[[int, int], T], rows: int) -> tuple[list[T], dict[int, Any]]:
+def separated(
+    run: Callable[[int, int], T], rows: int, errors: tuple[type[Exception], ...] = ROW_ERRORS
+) -> tuple[list[T], dict[int, Any]]:
     """Results of `run` for ranges of rows, and the rows that it refuses, with its errors.
 
     It halves what is refused. An error that no rows at all have, too, is not one of a row's.
@@ -65,7 +67,7 @@ def separated(run: Callable[[int, int], T], rows: int) -> tuple[list[T], dict[in
         start, end = waiting.pop()
         try:
             parts.append(run(start, end))
-        except ROW_ERRORS as problem:
+        except errors as problem:
             if end - start == 1:
                 refused[start] = problem
                 continue

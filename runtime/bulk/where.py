@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from flour.core.errors import nearest
+from flour.core.parsing import parse_expression
 from flour.data.arrow_reader import Arrow, library
 from runtime.errors import BadCall
 
@@ -50,7 +51,7 @@ class RowCondition:
         self._text = text
         self.columns: set[str] = set()
         try:
-            tree = ast.parse(text.strip(), mode="eval").body
+            tree = parse_expression(text.strip())
             #: The condition for pyarrow.
             self.expression = self._condition(tree)
         except (SyntaxError, TypeError, ValueError, OverflowError, RecursionError) as problem:

@@ -48,10 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--address", default="auto", help="of Ray (the one that runs here)")
     parser.add_argument("--name", default="pretzel", help="of the cluster on Ray (pretzel)")
     parser.add_argument(
-        "--wait",
-        type=common.amount,
-        default=120.0,
-        help="seconds until all must have followed (120)",
+        "--wait", type=common.amount, default=120.0, help="seconds until all have followed (120)"
     )
     up = parser.add_argument_group("up")
     up.add_argument(
@@ -79,10 +76,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "proxy of Ray Serve (direct)",
     )
     up.add_argument(
-        "--lease",
-        type=common.amount,
-        default=5.0,
-        help="seconds of leave to answer for replicas (5)",
+        "--lease", type=common.amount, default=5.0, help="seconds for which replicas may answer (5)"
     )
     up.add_argument(
         "--poll", type=common.amount, default=2.0, help="seconds between looks for changes (2)"
@@ -93,6 +87,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="for plans; a directory that every machine sees, or a URL on object storage",
     )
     up.add_argument("--tokens", metavar="FILE", help="as for serve")
+    common.tls(up.add_argument)
     up.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="as for serve")
     up.add_argument("--memory", metavar="SIZE", type=common.size, help="for plans of a replica")
     common.trust(parser)
@@ -143,8 +138,6 @@ def _connect(address: str) -> None:
 
 def _deployment(options: argparse.Namespace) -> Deployment:
     from runtime.cli.serving import server_settings
-    from runtime.cluster.serving import ClusterSettings
-    from runtime.cluster.serving.ray_actors import Deployment
     from runtime.http.assembly import check
     from runtime.repository.object_storage import is_url
     from runtime.workers import WorkerOptions
@@ -152,7 +145,17 @@ def _deployment(options: argparse.Namespace) -> Deployment:
     server = server_settings(options)
     if (server.host, server.port) != (options.host, options.port):
         raise ArgumentError("a cluster's address is --host and --port", where="--set")
+    if server.tls_cert and options.front != "direct":
+        raise ArgumentError(
+            "this front speaks plain HTTP with clients and replicas",
+            where=f"--front {options.front}",
+            found=f"tls_cert={server.tls_cert}",
+            hint="--front direct has TLS",
+        )
     check(server)
+    from runtime.cluster.serving import ClusterSettings
+    from runtime.cluster.serving.ray_actors import Deployment
+
     for name in ("lease", "poll", "cpus", "wait"):
         if not getattr(options, name) > 0:
             raise ArgumentError(f"--{name} is more than 0", found=f"{getattr(options, name):g}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 from contextlib import suppress
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -45,6 +46,13 @@ def allow_python(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="import this module for graphs of the folder whose `fetch` names it; may be repeated",
     )
+
+
+def tls(add: Callable[..., object]) -> None:
+    """Add the files of TLS, by the method of a group."""
+    add("--tls-cert", metavar="FILE", help="the certificate of the server, as PEM")
+    add("--tls-key", metavar="FILE", help="its key, where it is in another file")
+    add("--tls-client-ca", metavar="FILE", help="authorities: clients need a certificate of theirs")
 
 
 def cpu(parser: argparse.ArgumentParser, usual: str, text: str) -> None:

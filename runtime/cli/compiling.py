@@ -5,8 +5,6 @@ Elsewhere than on a terminal there is only the line at the end, in the log of ev
 
 from __future__ import annotations
 
-import json
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -33,18 +31,16 @@ def _tell(look: Callable[[], Compiling | None], out: CommandOutput) -> None:
     most = now.versions
     if not most:
         return
-    with TaskProgress("compiling", hidden=out.as_json) as progress:
+    with TaskProgress("compiling", hidden=out.structured) as progress:
         while now.versions:
             most = max(most, now.versions)
             progress.step(progress_text(most - now.versions + 1, most, now.seconds))
             time.sleep(EVERY)
             now = _looked(look)
     seconds = time.monotonic() - start
-    out.note(f"compiled the code of {_plans(most)} in {seconds:.1f} s")
-    if out.as_json:
-        event = {"kind": "compiled", "name": "", "version": "", "where": "", "seconds": seconds}
-        sys.stderr.write(json.dumps({**event, "reason": _plans(most)}) + "\n")
-        sys.stderr.flush()
+    event = {"kind": "compiled", "name": "", "version": "", "where": "", "seconds": seconds}
+    event["reason"] = _plans(most)
+    out.event(event, f"compiled the code of {_plans(most)} in {seconds:.1f} s")
 
 
 def _looked(look: Callable[[], Compiling | None]) -> Compiling:

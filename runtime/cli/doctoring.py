@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from objectstore import system
+from objectstore.atomic import unwritable
 from oven.explain.installation import compiled, installation
 from runtime.cli.errors import Exit
 from runtime.cli.output import CommandOutput, table
@@ -146,12 +147,15 @@ def _machine_code(_: argparse.Namespace) -> Iterator[Finding]:
 
 def _cache(_: argparse.Namespace) -> Iterator[Finding]:
     here = installation().cache
+    with suppress(OSError):
+        here.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if here.doubt:
         found = f"{here.folder} is not used: {here.doubt}"
         yield Finding("code cache", "note", found, "each process compiles what it lacks")
-    elif not here.writable:
+    elif why := unwritable(here.folder):
+        found = f"{here.folder} cannot be written: {why}; processes compile what it lacks"
         yield Finding(
-            *("code cache", "note", f"{here.folder} is read-only: processes compile what it lacks"),
+            *("code cache", "note", found),
             "set PRETZEL_CACHE to a folder that this user may write to, or compile ahead",
         )
     else:

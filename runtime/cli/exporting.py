@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import Any
 
 from runtime.cli import common
 from runtime.cli.errors import Exit
 from runtime.cli.output import CommandOutput
-
-if TYPE_CHECKING:
-    from oven import Plan
+from runtime.graph.plan import GraphPlan
 
 DESCRIPTION = """\
 Write a model, with its preprocessing, for programs without Python: as C99, as a shared library with
@@ -58,30 +56,38 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Export the model."""
     from oven.export import export
+    from runtime.bulk.refused import ROW_ERRORS
     from runtime.cli.models import open_asked
-    from runtime.cli.reading import first_rows
+    from runtime.cli.reading import first_block
 
     opened = open_asked(options)
-    plan: Plan = opened.plan
-    rows = first_rows(plan, options, options.rows, 1000) if options.rows else None
-    made = export(
-        plan,
-        options.out,
-        to=options.to,
-        name=options.name or opened.model.name,
-        version=opened.model.version,
-        target=options.target,
-        cpus=[name for name in options.cpus.split(",") if name],
-        blocks=options.blocks,
-        float32=options.float32,
-        outputs=[name for name in options.outputs.split(",") if name],
-        rows=rows,
-        verify=not options.no_verify,
-    )
+    plan: Any = opened.plan
+    plan = plan.whole() if isinstance(plan, GraphPlan) else plan
+    block = first_block(plan, options, options.rows, 1000) if options.rows else None
+    try:
+        made = export(
+            plan,
+            options.out,
+            to=options.to,
+            name=options.name or opened.model.name,
+            version=opened.model.version,
+            target=options.target,
+            cpus=[name for name in options.cpus.split(",") if name],
+            blocks=options.blocks,
+            float32=options.float32,
+            outputs=[name for name in options.outputs.split(",") if name],
+            rows=block and block.data,
+            verify=not options.no_verify,
+        )
+    except ROW_ERRORS as problem:
+        raise (block.located(problem) if block else problem) from None
     files = {str(path): path.stat().st_size for path in made.files}
     lines = [f"{path}  {size:,} bytes" for path, size in files.items()]
-    told = [f"{made.rows:,} rows answered with the plan's bits" if made.rows else "not verified"]
+    told = [f"{made.rows:,} rows answered with the plan's bits"]
+    if made.unseen:
+        told = [f"not verified: {made.unseen}"]
     facts = {"files": files, "rows": made.rows, "away": made.away, "about": made.about}
+    facts["unseen"] = made.unseen
     if made.report is not None:
         told, facts["float32"] = made.report.lines(), made.report.facts()
     out.result({"model": opened.model.name, **facts}, "\n".join([*lines, *told]))

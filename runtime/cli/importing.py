@@ -252,6 +252,7 @@ def _private(options: argparse.Namespace, plan: Plan) -> list[str]:
 
 def _target(options: argparse.Namespace, model: FolderModel) -> Path:
     """The plan's file; an existing one is replaced only on request."""
+    from runtime.repository.layout_own import next_version
     from runtime.repository.listing import wrong_name
 
     name = options.name or model.name
@@ -262,7 +263,7 @@ def _target(options: argparse.Namespace, model: FolderModel) -> Path:
         )
     if options.into:
         folder = Path(options.into) / name
-        target = folder / (options.version or _next_version(folder)) / f"{name}.pretzel"
+        target = folder / (options.version or str(next_version(folder))) / f"{name}.pretzel"
     else:
         target = Path(options.output or f"{name}.pretzel")
     if target.exists() and not options.force:
@@ -272,12 +273,6 @@ def _target(options: argparse.Namespace, model: FolderModel) -> Path:
             hint="--force replaces it",
         )
     return target
-
-
-def _next_version(folder: Path) -> str:
-    used = [each for each in folder.glob("*") if not each.is_dir() or any(each.iterdir())]
-    taken = [int(each.name) for each in used if each.name.isdecimal()]
-    return str(max(taken, default=0) + 1)
 
 
 def _save(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections import deque
 from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from objectstore import Explained
@@ -16,10 +19,11 @@ if TYPE_CHECKING:
     from runtime.repository.listing import FolderModel
 
 DESCRIPTION = """\
-List the models of a folder: our own layout, MLServer's and Triton's. Plans are read and checked for
-damage; --tiers asks which of them have their machine code here, and how long that of the others
-will take. Models in other formats are checked when they are imported. What looks like a model and
-cannot be served is listed with the reason, and the exit code is 1."""
+List the models of a folder: our own layout, MLServer's and Triton's. Plans are checked byte by
+byte; boosters, ONNX, notes, routes and rows of verify.jsonl are read; --tiers asks which plans have
+their machine code here, and how long that of the others will take. What looks like a model and
+cannot be served is listed with the reason, and the exit code is 1. Nothing is executed: pickles,
+and answers to rows, are checked by `serve --strict`."""
 EXAMPLES = """\
   pretzel ls models
   pretzel ls models --tiers
@@ -38,6 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """List the models."""
     from runtime.repository.files import Folder, shown
+    from runtime.repository.route_files import FILE, unfollowed
     from runtime.repository.walk import scan
 
     folder = Folder(options.folder)
@@ -63,24 +68,44 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
         for one in listing.models
         if (reason := damaged.get(one.address))
     ]
+    for name, group in groupby(listing.models, key=attrgetter("name")):
+        if reason := unfollowed(folder, name, {one.version for one in group}):
+            file = shown(folder.root / name / FILE)
+            troubles.append({"name": name, "version": "", "where": file, "reason": reason})
     out.result({"models": models, "refused": troubles}, _text(models, troubles))
     return Exit.REFUSED if troubles else Exit.OK
 
 
 def _damage(folder: Folder, model: FolderModel) -> str:
-    """Damage of the model's file, as far as its bytes tell; empty if there is none."""
+    """Why a model cannot be served, as far as its files tell; empty if there is nothing."""
+    import oven
     from flour.core.errors import PythonRefused
     from flour.language.graph_file import load_graph
-    from runtime.repository.formats import GRAPH, check_whole
-    from runtime.repository.listing import reason_of
+    from oven.plans.background import NEVER
+    from runtime.repository import formats, sample
+    from runtime.repository.files import shown
+    from runtime.repository.listing import refusal_of
+    from runtime.service.private import private_columns
 
+    notes, inputs = model.notes, None
     try:
-        check_whole(folder, model.path, model.form)
-        if model.form == GRAPH:
+        formats.check_whole(folder, model.path, model.form)
+        if model.form == formats.GRAPH:
             with suppress(PythonRefused):  # a server may be allowed what it names
                 load_graph(model.path)
-    except (Explained, OSError) as problem:
-        return reason_of(problem)
+        elif model.form == formats.PLAN:
+            inputs = oven.load(model.path, background=NEVER).inputs if "private" in notes else None
+        elif model.form not in {formats.SKLEARN, formats.SKOPS}:  # a server may unpickle those
+            where = shown(model.path)
+            inputs = model.promise.program(model.form, folder.read(model.path), where).inputs()
+        if inputs is not None:
+            private_columns(notes, inputs, model.address)
+        if model.rows is not None:
+            raw = folder.read(model.rows, sample.MAX_BYTES)
+            deque(sample.read_rows(raw, shown(model.rows)), 0)
+    # Importers may stumble over anything, which a server tells as the reason, too.
+    except Exception as problem:  # noqa: BLE001
+        return refusal_of(model, problem)
     return ""
 
 

@@ -8,6 +8,7 @@ A progress bar on a terminal, and nothing anywhere else.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import sys
 import time
@@ -33,6 +34,10 @@ class CommandOutput:
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
+        #: True if standard error is for programs.
+        self.structured = as_json
+        #: The log that takes notes, events and problems; None where they are written directly.
+        self.log: logging.Logger | None = None
 
     def result(self, data: object, text: str) -> None:
         """Write the result of a command, as text or JSON."""
@@ -44,18 +49,36 @@ class CommandOutput:
 
     def note(self, text: str) -> None:
         """Write a note that is not part of the result."""
-        if not self.as_json:
+        if self.log is not None:
+            self.log.info("%s", text)
+        elif not self.as_json:
             sys.stderr.write(f"pretzel: {text}\n")
             sys.stderr.flush()
+
+    def event(self, data: Mapping[str, object], text: str) -> None:
+        """Write something that happened: all of it as JSON, or a text, which may be empty."""
+        if self.log is not None:
+            bad = data["kind"] in {"refused", "ended", "behind"}
+            level = logging.WARNING if bad else logging.INFO
+            if text or self.structured:
+                self.log.log(level, "%s", text or data["kind"], extra={"fields": data})
+        elif self.as_json:
+            sys.stderr.write(json.dumps(data, ensure_ascii=False) + "\n")
+            sys.stderr.flush()
+        elif text:
+            self.note(text)
 
     def problem(self, problem: Explained) -> None:
         """Write an error with all its parts."""
         sys.stdout.flush()
-        if self.as_json:
-            parts = {"error": problem.what, "kind": type(problem).__name__}
-            extra = {"where": problem.where, "found": problem.found, "hint": problem.hint}
-            parts |= {key: value for key, value in extra.items() if value}
-            sys.stderr.write(json.dumps(parts, ensure_ascii=False) + "\n")
+        extra = {"where": problem.where, "found": problem.found, "hint": problem.hint}
+        kind = {"kind": type(problem).__name__}
+        parts = kind | {key: value for key, value in extra.items() if value}
+        if self.log is not None:
+            said = problem.what if self.structured else str(problem)
+            self.log.error("%s", said, extra={"fields": parts})
+        elif self.as_json:
+            self.event({"error": problem.what, **parts}, "")
         else:
             sys.stderr.write(f"pretzel: {problem}\n")
 

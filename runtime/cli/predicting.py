@@ -161,7 +161,8 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
     answers = _output_format(options, how)
     how = replace(how, tolerant=bool(options.on_error), typed=answers not in {"csv", "tsv"})
     opened = open_asked(options)
-    outputs = chosen(opened.plan, options.outputs.split(",") if options.outputs else None)
+    named = None if options.outputs is None else options.outputs.split(",")
+    outputs = chosen(opened.plan, named and [each for each in named if each])
     _check_names(options, outputs)
     check_policy(opened.plan, NULL if options.on_error else None)
     task = Prediction(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 from objectstore import Explained
 from runtime.cli.errors import ArgumentError, CommandError, Exit, NotFound, NotInstalled
@@ -29,6 +29,7 @@ class Command(NamedTuple):
 #: In the order in which a new user needs them.
 COMMANDS = (
     Command("import", "importing", "turn a trained model into a plan, and verify it"),
+    Command("train", "training", "train candidates side by side, and serve the best"),
     Command("ls", "listing", "what a folder of models has"),
     Command("inspect", "inspecting", "what a model takes, answers and holds"),
     Command("explain", "explaining", "a model at any step on its way to machine code"),
@@ -36,12 +37,14 @@ COMMANDS = (
     Command("export", "exporting", "a model as C, a shared library or a WebAssembly module"),
     Command("serve", "serving", "serve a folder of models over HTTP"),
     Command("predict", "predicting", "answer the rows of a file"),
+    Command("stream", "streaming", "answer messages of Redis, Kafka or files as they arrive"),
     Command("warm", "warming", "compile ahead of time what a folder of models needs"),
     Command("bench", "benching", "run the project's benchmarks"),
     Command("store", "storing", "look after a store of parameters: report, gc, fsck"),
     Command("cluster", "cluster", "serve a folder of models from several machines, on Ray"),
     Command("parity", "parity", "whether lost answers can be reconstructed, and a model for it"),
     Command("why", "answering", "where a kept answer comes from, and compute it again"),
+    Command("feedback", "feedback", "labels of answers, and how good the answers were"),
     Command("dashboard", "dashboards", "a board for Grafana and alert rules for Prometheus"),
     Command("doctor", "doctoring", "examine this installation, and how to make it faster"),
     Command("completion", "completing", "completion for bash, zsh or fish"),
@@ -54,6 +57,7 @@ EXTRAS = {
     **dict.fromkeys(("httptools", "uvloop", "msgspec"), "serve"),
     "pyarrow": "arrow",
     "ray": "cluster",
+    **dict.fromkeys(("hiredis", "confluent_kafka"), "streams"),
 }
 
 EPILOG = """\
@@ -174,6 +178,15 @@ def _reader_gone() -> int:
 # --- arguments -----------------------------------------------------------------------------------
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that says how a value that begins with a minus is given."""
+
+    def error(self, message: str) -> NoReturn:
+        option = message.partition("argument ")[2].partition(":")[0].rpartition("/")[2]
+        hint = f"; a value that begins with a minus follows an equals sign: {option}=-1"
+        super().error(message + hint * message.endswith("expected one argument"))
+
+
 def load(name: str) -> CommandModule:
     """The module of a command."""
     found = next(command for command in COMMANDS if command.name == name)
@@ -183,7 +196,7 @@ def load(name: str) -> CommandModule:
 
 def build(needed: set[str], *, verbose: bool = False) -> argparse.ArgumentParser:
     """The parser, with the arguments of the needed commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         "pretzel",
         description="Serve trained pipelines as native code.",
         epilog=EPILOG,

@@ -11,14 +11,15 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from runtime.bulk.plans import no_rows
 from runtime.bulk.refused import ROW_ERRORS, others, separated
 from runtime.cli.blocks import ARROW, Block, KeptTypes, ReadOptions
 from runtime.cli.errors import BadTable
-from runtime.cli.tables import UNREAD, CsvColumn, Schema
+from runtime.cli.tables import UNREAD, CsvColumn, Schema, place_of, wrong_header
 
 if TYPE_CHECKING:
     from oven import Plan
@@ -73,15 +74,21 @@ def format_of(path: str, told: str | None) -> str:
     return form
 
 
-def first_rows(plan: Plan, given: argparse.Namespace, path: str, count: int) -> object:
+def first_rows(plan: Plan, given: argparse.Namespace, path: str, count: int) -> Any:
     """The first rows of a file, for a plan."""
+    return first_block(plan, given, path, count).data
+
+
+def first_block(plan: Plan, given: argparse.Namespace, path: str, count: int) -> Block:
+    """The first rows of a file, for a plan, with their lines."""
     how = replace(options_of(given, path), rows=count)
     for block in blocks(path, plan.inputs, how):
         # A block may have a row more, that its header was told by.
         data = plan.reader.nulls.of_file(block.data)
         if isinstance(data, dict):
-            return {name: column[:count] for name, column in data.items()}
-        return data[:count]
+            data = {name: column[:count] for name, column in data.items()}
+        block.data = data if isinstance(data, dict) else data[:count]
+        return block
     raise BadTable("there are no rows", where=path)
 
 
@@ -324,11 +331,10 @@ def _header(
 def _kept_columns(header: list[str] | None, options: ReadOptions, name: str) -> dict[str, int]:
     if options.keep and header is None:
         raise BadTable("columns to keep need a header", where=f"{name}:1")
-    missing = [column for column in options.keep if column not in (header or ())]
-    if missing:
-        names = ", ".join(header or ())[:200]
-        raise BadTable(f"there is no column {missing[0]!r} to keep", where=f"{name}:1", found=names)
-    return {column: (header or []).index(column) for column in options.keep}
+    for column in options.keep:
+        if column not in (header or ()):
+            raise wrong_header(f"there is no column {column!r} to keep", header, name, None)
+    return {column: place_of(column, header or (), name) for column in options.keep}
 
 
 def _block(
@@ -362,12 +368,14 @@ def _json_lines(
 ) -> Iterator[Block]:
     texts = ((number, line) for number, line in enumerate(file, 1) if line.strip())
     columns: list[str] = []
+    kind = next(iter(inputs.values()))
+    known = isinstance(kind, Record) and ({*kind.names} - {*kind.unread} | {*options.keep})
 
     def parsed(number: int, line: str) -> Any:
         try:
             if file.wrong and (wrong := file.wrong_in(number, number + 1)):
                 raise wrong
-            return _parsed(line, f"{name}:{number}")
+            return _parsed(line, f"{name}:{number}", known)
         except BadTable as problem:
             if not options.tolerant:
                 raise
@@ -386,18 +394,28 @@ def _json_lines(
         yield Block(data, len(rows), name, lines, kept, refused=refused)
 
 
-def _parsed(line: str, where: str) -> Any:
+def _parsed(line: str, where: str, names: Collection[str] | Literal[False]) -> Any:
+    """The value of a line, in whose objects no name, or none of these, is there twice."""
     try:
         value = json.loads(line)
         if "\\ud" in line or "\\uD" in line:
             json.dumps(value, ensure_ascii=False).encode()  # half a character cannot be written
-        return value
     except json.JSONDecodeError as problem:
         raise BadTable(
             "this is not JSON", where=f"{where}:{problem.colno}", found=problem.msg
         ) from None
     except (RecursionError, ValueError) as problem:
         raise BadTable("this JSON cannot be read", where=where, found=str(problem)[:80]) from None
+
+    def once(pairs: list[tuple[str, Any]]) -> None:
+        for name, times in Counter(name for name, _ in pairs).items():
+            if times > 1 and (not names or name in names):
+                what, hint = f"several values have the name {name!r}", "each has one in a row"
+                raise BadTable(what, where=where, hint=hint)
+
+    if isinstance(value, dict) and line.count(":") > len(value):  # there may be more names
+        json.loads(line, object_pairs_hook=once)
+    return value
 
 
 def _json_data(

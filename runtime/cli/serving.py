@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import signal
 import sys
@@ -22,13 +21,18 @@ from objectstore import system
 from runtime.cli import common, compiling
 from runtime.cli.errors import ArgumentError, CommandError, Exit
 from runtime.cli.output import CommandOutput
+from runtime.repository import import_process
 from runtime.shutdown import Ending
 
 if TYPE_CHECKING:
     from runtime.http import ServerSettings
     from runtime.repository import FolderEvent, Repository
     from runtime.repository.registry import Registry
+    from runtime.service.version import Compiling
     from runtime.workers import WorkerEvent, WorkerOptions
+
+    #: The address, the number of endpoints, and a look at what is still compiled.
+    Loaded = tuple[str, int, Callable[[], Compiling | None]]
 
 DESCRIPTION = """\
 Serve every model of a folder over HTTP, by the Open Inference Protocol and as plain JSON. The
@@ -67,11 +71,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--tokens", metavar="FILE", help="a file with a line `name token` for each client"
     )
-    where.add_argument("--tls-cert", metavar="FILE", help="the certificate of the server, as PEM")
-    where.add_argument("--tls-key", metavar="FILE", help="its key, where it is in another file")
-    where.add_argument(
-        "--tls-client-ca", metavar="FILE", help="authorities: clients need a certificate of theirs"
-    )
+    common.tls(where.add_argument)
     where.add_argument("--log-format", choices=("json", "text"), help="form of the log")
     where.add_argument("--log-level", choices=LOG_LEVELS, help="the least level that is logged")
     where.add_argument(
@@ -105,9 +105,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Serve until a signal comes."""
-    from runtime.repository import import_process
-
-    import_process.start_early(heard=out.as_json)  # it starts while this one imports
+    heard = out.as_json or options.log_format == "json"
+    import_process.start_early(heard=heard)  # it starts while this one imports
     try:
         return _serve(options, out)
     finally:
@@ -117,11 +116,13 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
 def _serve(options: argparse.Namespace, out: CommandOutput) -> int:
     from runtime.http.assembly import check
     from runtime.http.server import listen
-    from runtime.http.watch.logs import configure
+    from runtime.http.watch.logs import EVENTS, of_process
     from runtime.http.wire.unix_socket import close
 
     settings = server_settings(options)
-    configure(settings)
+    of_process(settings)
+    out.log = None if out.as_json and not settings.log_format else EVENTS
+    out.structured |= settings.log_format == "json"
     close(listen(settings))  # what keeps a server from starting is said before models load
     check(settings)
     if options.workers > 1:
@@ -137,6 +138,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: CommandOu
     from runtime import Runtime
     from runtime.http import Server
     from runtime.http.wire.loop_fairness import keep_what_is_here, lock_shared
+    from runtime.service.endpoint import SETTLE_SECONDS
     from runtime.service.version import Compiling
 
     store = FileStore(options.store) if options.store else None
@@ -148,22 +150,26 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: CommandOu
         ) as runtime,
         _repository(runtime, options, teller(out), out) as repository,
     ):
-        _load(repository, options)
-        keep_what_is_here()
+        repository.expect()
         server = Server(runtime, settings, repository=repository)
-        reload = server.reload if settings.tls_cert else None
+        reload = server.reload if settings.tls_cert else int  # nothing is to be read again
+
+        def loaded() -> Loaded:
+            keep_what_is_here()
+            runtime.endpoints.settle(SETTLE_SECONDS)
+            versions = runtime.endpoints.versions
+            return server.url, len(runtime.endpoints), lambda: Compiling.of(versions().values())
+
         with until_signal(reload) as ended, lock_shared(), server:
-            _follow(repository, options)
-            _listening(server.url, len(runtime.endpoints), 1, out)
-            compiling.follow(lambda: Compiling.of(runtime.endpoints.versions().values()), out)
-            ended.wait()
-            out.note("finishing the requests in progress")
+            _attend(ended, repository, loaded, options, out)
 
 
 def _several(settings: ServerSettings, options: argparse.Namespace, out: CommandOutput) -> None:
     """Serve from worker processes, which this one supervises."""
+    from runtime.errors import NotInStep
     from runtime.repository import FolderEvent
     from runtime.workers import Fleet, Supervisor
+    from runtime.workers.fleet import TRY_SECONDS
 
     fleet, tell = Fleet(), teller(out)
     supervisor: Supervisor | None = None
@@ -174,22 +180,59 @@ def _several(settings: ServerSettings, options: argparse.Namespace, out: Command
             supervisor.notice()
 
     with _repository(fleet, options, told, out) as repository:
-        _load(repository, options)
+        repository.expect()
         common = _common(settings, repository, options)
         supervisor = Supervisor(
             options.workers, fleet, repository, common, on_event=worker_teller(out)
         )
-        reload = supervisor.reload if settings.tls_cert else None
-        with until_signal(reload) as ended, supervisor:
+        reload = supervisor.reload if settings.tls_cert else int  # as above
+
+        def loaded() -> Loaded:
+            assert supervisor is not None
+            with suppress(NotInStep):  # one that is away for so long says so by its health
+                fleet.settle(TRY_SECONDS)
             for address, reason in (lacking := supervisor.lacking()).items():
                 name, _, version = address.partition("@")
                 tell(FolderEvent("refused", name, version, "", reason))
             _check_strict(len(lacking), repository, options)
-            _follow(repository, options)
-            _listening(supervisor.url, fleet.count, options.workers, out)
-            compiling.follow(supervisor.compiling, out)
-            ended.wait()
-            out.note("finishing the requests in progress")
+            return supervisor.url, fleet.count, supervisor.compiling
+
+        with until_signal(reload) as ended:
+            supervisor.given_up = ended.is_set
+            with supervisor:
+                _attend(ended, repository, loaded, options, out)
+
+
+def _attend(
+    ended: Ending,
+    repository: Repository,
+    loaded: Callable[[], Loaded],
+    options: argparse.Namespace,
+    out: CommandOutput,
+) -> None:
+    """Load the folder on a thread, while the server answers, until a signal or an error of that."""
+    failures: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            events = repository.load_all()
+            import_process.drop()
+            _check_strict(sum(event.kind == "refused" for event in events), repository, options)
+            if not ended.is_set():
+                url, count, look = loaded()
+                if options.poll > 0:
+                    repository.watch(options.poll)
+                _listening(url, count, options.workers, out)
+                compiling.follow(look, out)
+        except BaseException as problem:  # noqa: BLE001 (it is raised where this one waits)
+            failures.append(problem)
+            ended.set()
+
+    threading.Thread(target=load, name="pretzel-loads", daemon=True).start()
+    ended.wait()
+    for problem in failures:
+        raise problem
+    out.note("finishing the requests in progress")
 
 
 def _common(
@@ -224,6 +267,7 @@ def _repository(
 ) -> Repository:
     from runtime.repository import Repository
 
+    heard = out.structured
     return Repository(
         options.folder,
         registry,
@@ -235,22 +279,8 @@ def _repository(
         apart=True,
         staging=options.staging,
         on_event=told,
-        on_line=_line_teller if out.as_json else None,
+        on_line=(lambda line: out.event({"kind": "said", "line": line}, line)) if heard else None,
     )
-
-
-def _line_teller(line: str) -> None:
-    """Print a line of the import process as JSON."""
-    sys.stderr.write(json.dumps({"kind": "said", "line": line}, ensure_ascii=False) + "\n")
-    sys.stderr.flush()
-
-
-def _load(repository: Repository, options: argparse.Namespace) -> None:
-    from runtime.repository import import_process
-
-    events = repository.load_all()
-    import_process.drop()
-    _check_strict(sum(event.kind == "refused" for event in events), repository, options)
 
 
 def _check_strict(refused: int, repository: Repository, options: argparse.Namespace) -> None:
@@ -260,11 +290,6 @@ def _check_strict(refused: int, repository: Repository, options: argparse.Namesp
             where=options.folder,
             hint="without --strict, the others are served",
         )
-
-
-def _follow(repository: Repository, options: argparse.Namespace) -> None:
-    if options.poll > 0:
-        repository.watch(options.poll)
 
 
 def _listening(url: str, count: int, workers: int, out: CommandOutput) -> None:
@@ -280,7 +305,7 @@ def _listening(url: str, count: int, workers: int, out: CommandOutput) -> None:
 def until_signal(reload: Callable[[], object] | None = None) -> Iterator[Ending]:
     """Set by a signal to end; a second signal ends the process at once.
 
-    SIGHUP calls `reload`, on a thread, where there is something to be read again.
+    SIGHUP calls `reload`, on a thread; without one, it ends the process, too.
     """
     ended = Ending()
     numbers = (int(signal.SIGINT), int(signal.SIGTERM))
@@ -290,8 +315,8 @@ def until_signal(reload: Callable[[], object] | None = None) -> Iterator[Ending]
         signal.signal(number, before[number])
 
     before = {number: signal.signal(number, ask) for number in numbers}
-    if reload is not None and (number := system.RELOAD):
-        before[number] = signal.signal(number, partial(_reload, reload))
+    if number := system.RELOAD:  # which would end the process at once
+        before[number] = signal.signal(number, partial(_reload, reload) if reload else ask)
     woken = ended.wake()
     try:
         yield ended
@@ -310,14 +335,10 @@ def teller(out: CommandOutput) -> Callable[[FolderEvent], None]:
     """Prints events of models on standard error, one per line, as text or JSON."""
 
     def tell(event: FolderEvent) -> None:
-        if out.as_json:
-            sys.stderr.write(json.dumps(asdict(event), ensure_ascii=False) + "\n")
-            sys.stderr.flush()
-            return
         address = "@".join(part for part in (event.name, event.version) if part)
         took = f" in {event.seconds:.2f} s" if event.seconds else ""
         why = f": {event.reason}" if event.reason else ""
-        out.note(f"{event.kind} {address or event.where}{took}{why}")
+        out.event(asdict(event), f"{event.kind} {address or event.where}{took}{why}")
 
     return tell
 
@@ -326,12 +347,9 @@ def worker_teller(out: CommandOutput) -> Callable[[WorkerEvent], None]:
     """Prints events of worker processes, as `teller` does for models."""
 
     def tell(event: WorkerEvent) -> None:
-        if out.as_json:
-            sys.stderr.write(json.dumps(asdict(event), ensure_ascii=False) + "\n")
-            sys.stderr.flush()
-        elif event.kind != "started":
-            why = f": {event.reason}" if event.reason else ""
-            out.note(f"worker {event.worker} (process {event.process}) {event.kind}{why}")
+        why = f": {event.reason}" if event.reason else ""
+        text = f"worker {event.worker} (process {event.process}) {event.kind}{why}"
+        out.event(asdict(event), "" if event.kind == "started" else text)
 
     return tell
 

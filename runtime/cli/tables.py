@@ -210,32 +210,18 @@ class Schema:
             return found
         more = f"the model was trained without names, and reads columns by position; {KEEP}"
         separator = "if the cells are separated by another character, name it with --separator"
-        raise BadTable(
-            f"the model reads {width} columns, this file has {len(found)}",
-            where=f"{self._file}:1",
-            found=", ".join(self._header or ())[:200] or None,
-            hint=more if len(found) > width else separator,
-        )
+        what = f"the model reads {width} columns, this file has {len(found)}"
+        hint = more if len(found) > width else separator
+        raise wrong_header(what, self._header, self._file, hint)
 
     def _index(self, name: str, *, optional: bool) -> int | None:
         assert self._header is not None, "columns go by name"
-        if self._header.count(name) > 1:
-            raise BadTable(
-                f"several columns have the name {name!r}",
-                where=f"{self._file}:1",
-                found=", ".join(self._header)[:200],
-                hint="rename all but one of them: columns are found by name",
-            )
+        if optional:  # nothing looks at its values
+            return self._header.index(name) if name in self._header else None
         if name in self._header:
-            return self._header.index(name)
-        if optional:
-            return None
-        raise BadTable(
-            f"column {name!r} is missing",
-            where=f"{self._file}:1",
-            found=", ".join(self._header)[:200],
-            hint=nearest(name, self._header),
-        )
+            return place_of(name, self._header, self._file)
+        hint = nearest(name, self._header)
+        raise wrong_header(f"column {name!r} is missing", self._header, self._file, hint)
 
     def _by_position(self) -> bool:
         """True if columns go by position: the model was fitted without names, and none agrees."""
@@ -246,14 +232,11 @@ class Schema:
     def _only(self) -> int:
         """The index of the only column of the input."""
         if self._header is not None and self._input in self._header:
-            return self._header.index(self._input)
+            return place_of(self._input, self._header, self._file)
         if self._width != 1:
-            raise BadTable(
-                f"the model reads one column, this file has {self._width}",
-                where=f"{self._file}:1",
-                found=", ".join(self._header or ())[:200] or None,
-                hint=f"call the one it should read {self._input!r} in the header",
-            )
+            what = f"the model reads one column, this file has {self._width}"
+            hint = f"call the one it should read {self._input!r} in the header"
+            raise wrong_header(what, self._header, self._file, hint)
         return 0
 
     def data(self, rows: Sequence[Row], where: Where) -> Any:
@@ -278,6 +261,20 @@ class Schema:
             except (ValueError, OverflowError):
                 return True
         return not read
+
+
+def wrong_header(what: str, header: Row | None, file: str, hint: str | None) -> BadTable:
+    """An error about the columns of a file."""
+    found = ", ".join(header or ())[:200] or None
+    return BadTable(what, where=f"{file}:1", found=found, hint=hint)
+
+
+def place_of(name: str, header: Row, file: str) -> int:
+    """The index of a column that a header has, once."""
+    if header.count(name) > 1:
+        hint = "rename all but one of them: columns are found by name"
+        raise wrong_header(f"several columns have the name {name!r}", header, file, hint)
+    return header.index(name)
 
 
 def _dtype(kind: Type, name: str, file: str) -> str:

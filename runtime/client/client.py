@@ -14,8 +14,10 @@ change nothing, so they are asked again after 502, 503 (UNAVAILABLE) and a lost 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
+import re
 import selectors
 import ssl
 import threading
@@ -40,6 +42,7 @@ from runtime.http.wire.tls import client_context
 #: The bound of a call that has no other, and the first and the longest pause before another try.
 SECONDS, FIRST_PAUSE, LONGEST_PAUSE = 30.0, 0.05, 5.0
 _NO_ROOM, _AWAY = 429, {502, 503}
+_LINE = re.compile(r"[^\r\n\u0100-\U0010ffff]*")
 _SCHEMES = {"http", "https", "grpc", "grpcs", "unix"}
 Token: TypeAlias = str | Path | Callable[[], str]
 T = TypeVar("T")
@@ -62,6 +65,12 @@ class CallClock(NamedTuple):
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
     """Between 0 and 1, so that clients that failed together do not come back together."""
+
+
+def _positive(**given: object) -> None:
+    for name, value in given.items():
+        if not (value is None or (isinstance(value, int | float) and 0 < value < math.inf)):
+            raise ParameterError("this is a positive number", where=name, found=repr(value)[:40])
 
 
 class _Caller:
@@ -91,15 +100,16 @@ class _Caller:
         many `connections` are open. `ca` vouches for the server, instead of the authorities of the
         system; `cert` and `key` are the client's own.
         """
-        parts = self._parts = urlsplit(url)
+        known = url == str(url) and url.count("[") == url.count("]")
+        parts = self._parts = urlsplit(url if known else "")
         self._grpc = (protocol or parts.scheme[:4]) == "grpc"
         known = protocol in {None, "http", "grpc"} and parts.scheme in _SCHEMES
+        known = known and not parts.query and parts.username is None  # which is a secret
         if not (known and (parts.path if parts.scheme == "unix" else parts.hostname)):
+            found = repr(str(url).rpartition("@")[2])[:80]
             hint = "http, https, grpc or grpcs://host:port, or unix:///path; protocol http or grpc"
-            raise ParameterError("this is no address of a server", found=repr(url)[:80], hint=hint)
-        if min(attempts, connections, 1 if timeout is None else timeout) <= 0:
-            what, found = "these are positive", f"{attempts}, {connections}, {timeout}"
-            raise ParameterError(what, where="attempts, connections, timeout", found=found)
+            raise ParameterError("this is no address of a server", found=found, hint=hint)
+        _positive(attempts=attempts, connections=connections, timeout=timeout)
         self._tls: ssl.SSLContext | None = None
         if parts.scheme in {"https", "grpcs"}:
             self._tls = client_context(ca, cert, key, verify=verify)
@@ -112,10 +122,16 @@ class _Caller:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._room = asyncio.Semaphore(connections)
 
-    def _call(self, model: str, rows: object) -> RowCall:
-        if not model:
-            raise ParameterError("a model has a name")
-        return call(model, rows, grpc=self._grpc)
+    def _answers(self, wanted: RowCall, reply: Reply) -> Any:
+        """The answers in a good reply; CallFailed where it is none of ours."""
+        if reply.status != 200:
+            raise self._refusal(wanted.ask, reply)
+        try:
+            return wanted.read(reply)
+        except (ValueError, LookupError, msgspec.MsgspecError) as problem:
+            what, where = "the answer cannot be read", f"{self._url} {wanted.ask.path}"
+            hint = "is this the address of a server of Pretzel?"
+            raise CallFailed(what, where=where, found=str(problem)[:100], hint=hint) from problem
 
     async def _request(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
@@ -134,15 +150,9 @@ class _Caller:
 
     # --- how often and for how long ----------------------------------------------------------
 
-    async def _good(self, ask: CallRequest, timeout: float | None) -> Reply:
-        """A good answer; CallFailed with the server's sentence where it is another one."""
-        reply = await self._asked(ask, timeout)
-        if reply.status != 200:
-            raise self._refusal(ask, reply)
-        return reply
-
     async def _asked(self, ask: CallRequest, timeout: float | None) -> Reply:
         """The answer, or the last one where there is no time or attempt left."""
+        _positive(timeout=timeout)
         told = timeout if timeout is not None else self._timeout
         end, where = self._clock.now() + (told or SECONDS), f"{self._url} {ask.method} {ask.path}"
         late = CallLate("there was no answer in time", where=where, hint="a longer timeout")
@@ -177,15 +187,22 @@ class _Caller:
         if request := CURRENT.get(""):  # of a server that asks this one in turn
             headers.setdefault(HEADER, request)
         if self._token is not None:
-            token = self._token.read_text("utf-8") if isinstance(self._token, Path) else self._token
-            text = token if isinstance(token, str) else token()
-            headers["authorization"] = f"Bearer {text.strip()}"
+            token = self._token
+            try:
+                text = token.read_text("utf-8") if isinstance(token, Path) else token
+                text = text if isinstance(text, str) else text()
+            except (OSError, ValueError, TypeError) as problem:
+                what, hint = "the token cannot be read", "it is a text, a file or a function"
+                raise ParameterError(what, found=str(problem)[:80], hint=hint) from None
+            headers["authorization"] = f"Bearer {str(text).strip()}"
         if left is not None:
             name, unit = ("grpc-timeout", "m") if self._grpc else (TIMEOUT_HEADER, "")
             headers[name] = f"{max(1, round(left * 1e3))}{unit}"
         path = ("" if self._parts.scheme == "unix" else self._parts.path.rstrip("/")) + ask.path
-        if any(mark in each for each in (path, *headers, *headers.values()) for mark in "\r\n"):
-            raise ParameterError("a path or a header has no line breaks", where=ask.path[:80])
+        for name, value in {**headers, "path": path}.items():
+            if not _LINE.fullmatch(f"{name}{value}"):
+                what = "a path or a header is one line of Latin-1"
+                raise ParameterError(what, where=f"{name}"[:80])
         return ask._replace(path=path, headers=headers)
 
     async def _tried(self, ask: CallRequest) -> Reply:
@@ -229,7 +246,7 @@ class _Caller:
         try:
             message = str(msgspec.json.decode(reply.body)["error"])
         except (msgspec.DecodeError, KeyError, TypeError):
-            message = reply.body[:500].decode("utf-8", "replace")
+            message = reply.body[:500].decode("utf-8", "replace").strip()
         kind = CallLate if reply.status == 504 else CallFailed
         what, where = f"the server refused this: {message}", f"{self._url} {ask.path}"
         made = kind(what, where=where, found=f"status {reply.status}")
@@ -245,8 +262,8 @@ class AsyncClient(_Caller):
 
     async def predict(self, model: str, rows: object, *, timeout: float | None = None) -> Any:
         """The answers of a model, `NAME` or `NAME@VERSION`, to these rows."""
-        ask, read = self._call(model, rows)
-        return read(await self._good(ask, timeout))
+        wanted = call(model, rows, grpc=self._grpc)
+        return self._answers(wanted, await self._asked(wanted.ask, timeout))
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -269,8 +286,8 @@ class Client(_Caller, Closing):
 
     def predict(self, model: str, rows: object, *, timeout: float | None = None) -> Any:
         """The answers of a model, `NAME` or `NAME@VERSION`, to these rows."""
-        ask, read = self._call(model, rows)
-        return read(self._run(self._good(ask, timeout)))
+        wanted = call(model, rows, grpc=self._grpc)
+        return self._answers(wanted, self._run(self._asked(wanted.ask, timeout)))
 
     def request(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None

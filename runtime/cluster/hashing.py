@@ -16,7 +16,6 @@ from math import ceil
 import numpy as np
 
 from flour.core.errors import check_values, is_number
-from runtime.cluster.placement.catalogue import holders_of
 from runtime.errors import ClusterError
 
 Resident = Mapping[str, Mapping[str, int]]
@@ -25,6 +24,22 @@ Resident = Mapping[str, Mapping[str, int]]
 _ROOMY = 0.5
 #: Rounding of sums of loads, relative to the bound.
 _ROUNDING = 1e-9
+
+
+def holders_of(resident: Resident) -> tuple[dict[str, list[int]], dict[str, int]]:
+    """The models of each parameter, by their numbers, and its bytes, which have to be the same."""
+    holders: dict[str, list[int]] = {}
+    bytes_of: dict[str, int] = {}
+    for model, digests in enumerate(resident.values()):
+        for digest, nbytes in digests.items():
+            holders.setdefault(digest, []).append(model)
+            if nbytes < 0 or bytes_of.setdefault(digest, nbytes) != nbytes:
+                raise ClusterError(
+                    "parameters of one digest have one size",
+                    where=digest,
+                    found=f"{bytes_of.get(digest, nbytes)} and {nbytes} bytes",
+                )
+    return holders, bytes_of
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,8 @@ class Step:
     """The form in which a plan is given what it reads."""
     calls: int = 0
     rows: int = 0
+    spared: int = 0
+    """Rows that went by a fetch."""
     alone: float = 0.0
     """Seconds that a row takes by itself."""
     each: float = 0.0
@@ -163,6 +165,8 @@ class GraphCut:
 
     steps: tuple[Step, ...]
     paths: Mapping[Node, Path]
+    #: The choice that stands in paths for all that choose alike.
+    guards: Mapping[Node, Node]
     outputs: Mapping[str, Node]
 
     @property
@@ -192,30 +196,30 @@ class GraphCut:
         return frozenset(found)
 
 
-def is_input(item: Node) -> bool:
-    """True if this is an input, or columns of one."""
+def roots_of(item: Node) -> list[Node]:
+    """The input that a value is, or is a column of."""
     if isinstance(item.op, Source):
-        return True
-    return item.op.name in ("Field", "Pick", "Narrow") and is_input(item.inputs[0])
+        return [item]
+    return roots_of(item.inputs[0]) if item.op.name in ("Field", "Pick", "Narrow") else []
 
 
 def cut(flow: Flow) -> GraphCut:
     """The steps of a linked graph."""
     order = topological(flow.outputs.values())
-    paths = _paths(order, flow, _lazy(order, flow))
-    lazy = {guard[0] for path in paths.values() for guard in path}
+    lazy = _lazy(order, flow)
+    paths, guards = _paths(order, flow, lazy)
     reading = readers(flow.outputs.values())
     #: Worked out again by every step that reads it.
-    carried = {item for item in order if is_input(item) or is_made(item)}
+    carried = {item for item in order if roots_of(item) or is_made(item)}
     own, copied = grouped(order, carried, reading)
     carried |= copied
     keys = _keys(order, paths, lazy, own)
-    wanted = {item for item in flow.outputs.values() if not is_input(item)}
+    wanted = {item for item in flow.outputs.values() if not roots_of(item)}
     groups: dict[Any, list[Node]] = {}
     for item in order:
         if item in wanted or item not in carried:
             groups.setdefault(keys[item], []).append(item)
-    return GraphCut(tuple(_steps(groups, paths, flow, carried)), paths, flow.outputs)
+    return GraphCut(tuple(_steps(groups, paths, flow, carried)), paths, guards, flow.outputs)
 
 
 # --- which rows want a value ---------------------------------------------------------------------
@@ -226,20 +230,29 @@ def _branches(item: Node) -> int:
     return len(item.inputs) // 2 if item.op.name in CHOICES else 0
 
 
-def _paths(order: Sequence[Node], flow: Flow, lazy: Iterable[Node]) -> dict[Node, Path]:
-    """The path of each node; choices that are not lazy want all their values for all rows."""
-    lazy = frozenset(lazy)
+def _paths(
+    order: Sequence[Node], flow: Flow, lazy: AbstractSet[Node]
+) -> tuple[dict[Node, Path], dict[Node, Node]]:
+    """The path of each node, and the choice that stands for each lazy one there.
+
+    Choices by the same conditions, such as those of the outputs of one model, take the same branch.
+    Those that are not lazy want all their values for all rows.
+    """
     wanted: dict[Node, list[Path]] = {item: [] for item in order}
     for item in flow.outputs.values():
         wanted[item].append(())
     paths: dict[Node, Path] = {}
+    alike: dict[object, Node] = {}
+    guards: dict[Node, Node] = {}
     for item in reversed(order):
         paths[item] = path = _common(wanted[item])
         conditions = _branches(item)
+        if item in lazy:
+            guards[item] = alike.setdefault((item.inputs[:conditions], path), item)
         for place, source in enumerate(item.inputs):
             guarded = item in lazy and place >= conditions
-            wanted[source].append((*path, (item, place - conditions)) if guarded else path)
-    return paths
+            wanted[source].append((*path, (guards[item], place - conditions)) if guarded else path)
+    return paths, guards
 
 
 def _common(paths: Sequence[Path]) -> Path:
@@ -252,13 +265,13 @@ def _common(paths: Sequence[Path]) -> Path:
 
 def _lazy(order: Sequence[Node], flow: Flow) -> set[Node]:
     """The choices with a branch that is worth leaving out."""
-    choices = [item for item in order if _branches(item)]
-    behind: dict[Node, int] = dict.fromkeys(choices, 0)
-    for item, path in _paths(order, flow, choices).items():
-        if not is_input(item):
+    paths, guards = _paths(order, flow, {item for item in order if _branches(item)})
+    behind = dict.fromkeys(guards, 0)
+    for item, path in paths.items():
+        if not roots_of(item):
             for choice, _ in path:
                 behind[choice] += _weight(item)
-    return {choice for choice, weight in behind.items() if weight >= WORTH_BYTES}
+    return {choice for choice, guard in guards.items() if behind[guard] >= WORTH_BYTES}
 
 
 def _weight(item: Node) -> int:
@@ -266,8 +279,7 @@ def _weight(item: Node) -> int:
     op = item.op
     slow = op.name == "Fetch" or not (op.has_emit() or op.has_kernel())
     texts = any(isinstance(kind, Text | Tokens | Pairs) for kind in _types(item))
-    refuses = op.name.startswith("Require") or bool(getattr(op, "strict", False))
-    if (slow and op.name not in ("TakeText", "Bundle", "ChooseText")) or texts or refuses:
+    if (slow and op.name not in ("TakeText", "Bundle", "ChooseText")) or texts or op.refuses_rows():
         return WORTH_BYTES
     return sum(parameter.nbytes for parameter in op.parameters())
 
@@ -282,7 +294,7 @@ def _types(item: Node) -> list[object]:
 def _keys(
     order: Sequence[Node],
     paths: Mapping[Node, Path],
-    lazy: Iterable[Node],
+    lazy: AbstractSet[Node],
     group: Mapping[Node, int],
 ) -> dict[Node, Any]:
     """The step of each node: nodes with one key run together.
@@ -290,7 +302,6 @@ def _keys(
     Those of a plan have one path and group, wait for the same fetches, and lie behind as many
     borders.
     """
-    lazy = frozenset(lazy)
     waits: dict[Node, frozenset[Node]] = {}
     level: dict[Node, int] = {}
     keys: dict[Node, Any] = {}
@@ -298,7 +309,7 @@ def _keys(
         waits[item] = frozenset[Node]().union(*(waits[source] for source in item.inputs))
         level[item] = 0
         for source in item.inputs:
-            if not is_input(source):
+            if not roots_of(source):
                 apart = paths[source] != paths[item] or group.get(source) != group.get(item)
                 border = source in lazy or apart
                 level[item] = max(level[item], level[source] + border)

@@ -43,7 +43,8 @@ class GraphFacts:
             count = sum(model.operators.values())
             lines.append(f"    {model.address} ({model.owner}): {count} operators{common}")
         for step in self.steps:
-            rows = f"{step.calls:,} calls, {step.rows:,} rows{_took(step)}"
+            spared = f", {step.spared:,} spared" if step.spared else ""
+            rows = f"{step.calls:,} calls, {step.rows:,} rows{spared}{_took(step)}"
             lines.append(f"    step {step.number}, {step.title}: {rows}")
         return lines + ([f"    it could not follow: {self.problem}"] if self.problem else [])
 

@@ -129,7 +129,9 @@ def _type(item: Node, at: str | int | None) -> Type:
 
 def _form(reads: Sequence[Node], gives: Sequence[Node]) -> CallForm:
     whole = CallForm(tuple(reads))
-    if len(reads) == 1 and isinstance(reads[0].type, Vector | Text):
+    kinds = [item.type for item in reads]
+    sparse = [isinstance(kind, Vector) and kind.sparse for kind in kinds]
+    if len(reads) == 1 and isinstance(kinds[0], Vector | Text) and not sparse[0]:
         return CallForm(tuple(reads), only=reads[0])
     columns: list[tuple[str, Node, str | int | None]] = []
     for item in reads:

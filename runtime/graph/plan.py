@@ -173,6 +173,21 @@ class GraphPlan:
             hint="save the graph itself: flour.save_graph(graph, path)",
         )
 
+    def whole(self) -> Plan:
+        """One plan for all steps, which computes every branch for all rows."""
+        guarded = (item for item, path in self.graph.paths.items() if path)
+        refusing = [item for item in guarded if item.op.refuses_rows()]
+        if self.waits or refusing:
+            found, places, hint = "it waits for values", [self.name], "serve it"
+            if not self.waits:
+                found = "rows that are for another branch would be refused, too"
+                places += map(str, self.flow.origins().get(refusing[0], ()))
+                hint = 'import the model of the branch with on_missing="answer", or serve the graph'
+            raise FlourError(
+                "this graph cannot be one plan", where=", ".join(places), found=found, hint=hint
+            )
+        return oven.link(self.flow, self.flow, exact=True, background=False)
+
     # --- running -----------------------------------------------------------------------------
 
     def run(self, data: object) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from flour.core.node import Node
 from flour.core.op import Columns
 from flour.core.reference import apply_op
+from flour.core.rows import take_rows
 from flour.core.source import Source
-from flour.core.sparse import Sparse
 from runtime.graph.cutting import GraphCut, Path, Step
 
 Rows = NDArray[np.intp]
@@ -79,13 +79,14 @@ class Values:
         """Result of a choice: the rows of all its branches, in their order."""
         (item,) = step.nodes
         conditions, path = len(item.inputs) // 2, step.path
-        chosen = self._choice(item)
+        guard = self._graph.guards[item]
+        chosen = self._choice(guard)
         made: Any = None
         for branch, source in enumerate(item.inputs[conditions:]):
             here = np.flatnonzero(chosen == branch)
             if not len(here):
                 continue
-            value = self.at(source, (*path, (item, branch)))
+            value = self.at(source, (*path, (guard, branch)))
             if len(here) == len(chosen):
                 return np.asarray(value).astype(_dtype(item), copy=False)
             if made is None:
@@ -102,35 +103,3 @@ def _dtype(item: Node) -> Any:
 def _empty(rows: int, item: Node) -> Columns:
     width = getattr(item.type, "width", None)
     return np.empty(rows if width is None else (rows, width), _dtype(item))
-
-
-def take_rows(column: Columns, rows: Rows) -> Columns:
-    """Some rows of a column, by number."""
-    if isinstance(column, Mapping):
-        return {name: take_rows(part, rows) for name, part in column.items()}
-    if isinstance(column, Sparse):
-        return Sparse.of(column.toarray()[rows])
-    if isinstance(column, np.ndarray):
-        return column[rows]
-    return [column[i] for i in rows]
-
-
-def stacked(columns: list[Columns]) -> Columns:
-    """Columns one below the other."""
-    first = columns[0]
-    if len(columns) == 1:
-        return first
-    if isinstance(first, Mapping):
-        return {name: stacked([part[name] for part in columns]) for name in first}
-    if isinstance(first, Sparse):
-        return Sparse.of(np.concatenate([part.toarray() for part in columns]))
-    if isinstance(first, np.ndarray):
-        return np.concatenate(columns)
-    return [row for column in columns for row in column]
-
-
-def part_of(column: Columns, start: int, stop: int) -> Columns:
-    """Rows that follow one another."""
-    if isinstance(column, np.ndarray | list):
-        return column[start:stop]
-    return take_rows(column, np.arange(start, stop))

@@ -23,13 +23,14 @@ import numpy as np
 from flour.core.errors import CoroutineEnded, FlourError, WrongAnswer
 from flour.core.node import Node
 from flour.core.op import Columns
-from flour.core.reference import public
+from flour.core.reference import public, row_count
+from flour.core.rows import cut_rows, stacked
 from flour.core.time_limit import GROUP, all_of, time_limit
 from flour.core.types import Scalar
 from runtime.errors import NodeFailed
 from runtime.graph.cutting import GraphCut, Step
 from runtime.graph.form import name_of
-from runtime.graph.request import Values, part_of, stacked
+from runtime.graph.request import Values
 from runtime.graph.rows import Known, RowGraph, taken
 from runtime.graph.unquoted import unquoted
 from scheduler import DeadlineExceeded, SchedulerError
@@ -290,7 +291,10 @@ class GraphRouter:
         """A step has all that it reads."""
         step = self._graph.steps[number]
         try:
-            if not _count(request, step):
+            count = _count(request, step)
+            if step.kind == "fetch":
+                step.spared += (1 if request.known is not None else request.values.rows) - count
+            if not count:
                 self._done(request, step)
             elif step.kind == "fetch":
                 (item,) = step.nodes
@@ -374,7 +378,7 @@ class GraphRouter:
                 return [dict(made)]
             ends = np.cumsum(counts).tolist()
             return [
-                {name: part_of(value, end - count, end) for name, value in made.items()}
+                {name: cut_rows(value, end - count, end) for name, value in made.items()}
                 for count, end in zip(counts, ends, strict=True)
             ]
 
@@ -440,7 +444,7 @@ class GraphRouter:
         """Every row of a fetch, at the same time."""
         op, calls, start = step.op, step.op.rows_of(inputs), time.monotonic()
         step.calls += 1
-        step.rows += len(calls)
+        step.rows += (rows := row_count(inputs[0]))
         try:
             if len(calls) == 1:
                 answers = [await self._row(request, step, calls[0], inputs, 0)]
@@ -450,7 +454,7 @@ class GraphRouter:
                     for row, values in enumerate(calls)
                 )
             value = op.column(answers[0] if op.together else answers)
-            step.took(time.monotonic() - start, len(calls) if op.together else None)
+            step.took(time.monotonic() - start, rows if op.together else None)
         except BaseException as problem:  # noqa: BLE001 (it is the request's)
             while isinstance(problem, GROUP):
                 problem = problem.exceptions[0]
@@ -580,7 +584,7 @@ def gathered(step: Step, values: Values) -> dict[str, Columns]:
 
 def _plain(op: Any) -> type | None:
     """The type of answers that are right as they are."""
-    if op.together or not isinstance(op.gives, Scalar):
+    if op.together or len(op.within) or not isinstance(op.gives, Scalar):
         return None
     return {"float64": float, "string": str}.get(op.gives.dtype)
 

@@ -18,7 +18,7 @@ from flour.core.source import Source
 from flour.core.types import FLOATS, INTS, Record, Scalar, Type, Vector
 from oven import Plan
 from oven.entry.builtin import learn_release
-from runtime.graph.cutting import GraphCut, Step
+from runtime.graph.cutting import GraphCut, Step, roots_of
 from runtime.graph.threads import SLOW_SECONDS, Threads
 
 Known = dict[Node, Any]
@@ -47,7 +47,7 @@ class RowGraph:
         #: What steps leave; what is worked out again by every reader is no value of a row.
         self._made = frozenset(n for step in graph.steps for n in step.gives)
         sources = {n for step in graph.steps for n in _sources(step)}
-        sources |= {n for item in graph.outputs.values() for n in _roots(item)}
+        sources |= {n for item in graph.outputs.values() for n in roots_of(item)}
         self._sources = {str(n.op.fields()["label"]): n for n in sources}
         self.steps = {step.number: self._step(step, plans.get(step.number)) for step in graph.steps}
         self._outputs = {name: self._reader(item) for name, item in graph.outputs.items()}
@@ -62,7 +62,7 @@ class RowGraph:
         read = [*graph.outputs.values()]
         read += [n for step in graph.steps if step.form is None for n in step.nodes[0].inputs]
         self._inputs_read = [
-            made for n in read if _roots(n) and (made := self._reader(n)) is not None
+            made for n in read if roots_of(n) and (made := self._reader(n)) is not None
         ]
 
     @property
@@ -161,7 +161,9 @@ class RowGraph:
     def _readers(self, step: Step) -> list[Any]:
         """Readers of the values that a fetch reads; None for a value to be computed first."""
         known = {*step.reads}
-        return [self._reader(n) if n in known or _roots(n) else None for n in step.nodes[0].inputs]
+        return [
+            self._reader(n) if n in known or roots_of(n) else None for n in step.nodes[0].inputs
+        ]
 
     def _reader(self, item: Node) -> Callable[[Known], Any] | None:
         """The reader of a row's value: left by a step, an input, or a column of one."""
@@ -198,11 +200,16 @@ def _branch(choice: Node, known: Known) -> int:
 
 def _choice(step: Step, readers: Sequence[Callable[[Known], Any] | None]) -> Run | None:
     (item,) = step.nodes
-    if not all(readers) or not isinstance(item.type, Scalar):
+    if not all(readers):
         return None
-    convert = float if item.type.dtype in FLOATS else int if item.type.dtype in INTS else _same
-    if item.type.dtype == "float32":
-        convert = _single
+    convert: Callable[[Any], Any] = _same
+    if isinstance(item.type, Scalar):
+        number = item.type.dtype
+        convert = float if number in FLOATS else int if number in INTS else _same
+        if number == "float32":
+            convert = _single
+    elif any(value.type != item.type for value in item.inputs[len(item.inputs) // 2 :]):
+        return None
 
     def run(known: Known, chosen: dict[Node, int]) -> None:
         if item not in chosen:
@@ -306,11 +313,4 @@ def _vector(value: Any, kind: Vector) -> Any:
 
 
 def _sources(step: Step) -> list[Node]:
-    return [n for item in (*step.reads, *step.nodes[0].inputs) for n in _roots(item)]
-
-
-def _roots(item: Node) -> list[Node]:
-    """The input that a value is, or is a column of."""
-    if isinstance(item.op, Source):
-        return [item]
-    return _roots(item.inputs[0]) if item.op.name in ("Field", "Pick", "Narrow") else []
+    return [n for item in (*step.reads, *step.nodes[0].inputs) for n in roots_of(item)]

@@ -17,6 +17,7 @@ from runtime.http.wire.lag import Lag
 from runtime.http.wire.messages import GRPC_METHOD, JSON, Answer, Request
 from runtime.http.wire.problems import HttpError
 from runtime.http.wire.settings import ServerSettings
+from runtime.http.wire.tls import HandshakeFailures
 from runtime.runtime import Runtime
 from runtime.service.answerers import Answerer
 from runtime.service.stacks import Stacks
@@ -43,6 +44,8 @@ class HandlerContext:
     enter: Callable[[Request], Callable[[object], None]] | None
     #: How far the event loop is behind.
     lag: Lag
+    #: Failed handshakes of TLS.
+    handshakes: HandshakeFailures
     #: What handlers do that takes long, so that the event loop does not wait for it.
     threads: Executor
     routes: tuple[HttpRoute, ...]

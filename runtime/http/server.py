@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
 from time import perf_counter
 from typing import Any, cast
 
@@ -33,6 +32,7 @@ from runtime.http.wire.interfaces import Connected, Guard, ModelRepository, Obse
 from runtime.http.wire.loop_fairness import ReadTurns
 from runtime.http.wire.settings import ServerSettings
 from runtime.http.wire.tls import TlsFiles
+from runtime.http.wire.tls_transport import TlsTransport
 from runtime.runtime import Runtime
 from runtime.service.answerers import Answerer
 
@@ -124,7 +124,7 @@ class Server:
         )
         self.loop: asyncio.AbstractEventLoop
         self.draining = False
-        self.lag = self.service.lag
+        self.lag, self.handshakes = self.service.lag, self.service.handshakes
         self.heads, self.turns = Heads(), ReadTurns()
         #: Cache of request targets, split into path and query.
         self.paths: dict[bytes, tuple[str, str]] = {}
@@ -141,6 +141,7 @@ class Server:
         self._listeners: dict[int, tuple[socket.socket, asyncio.AbstractServer]] = {}
         self._taking = False
         self._coming: set[asyncio.Task[Any]] = set()
+        self._shaking: set[TlsTransport] = set()
         self._connections: set[Connected] = set()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -280,35 +281,14 @@ class Server:
 
     async def _accepting(self, listener: socket.socket) -> asyncio.AbstractServer:
         loop, unix = self.loop, listener.family == system.UNIX
-        known = {"sock": listener.dup(), "backlog": self.settings.backlog, **self._secured()}
         return await (loop.create_unix_server if unix else loop.create_server)(
-            self._connection, **known
+            self._connection, sock=listener.dup(), backlog=self.settings.backlog
         )
-
-    def _secured(self) -> dict[str, Any]:
-        """Arguments of the loop for new connections, if they begin with a handshake of TLS."""
-        if self._tls is None:
-            return {}
-        limits = self.settings.header_seconds, self.settings.write_seconds
-        times = dict(zip(("ssl_handshake_timeout", "ssl_shutdown_timeout"), limits, strict=True))
-        return {"ssl": self._tls.context, **times}
 
     def reload(self) -> None:
         """Read the files of TLS again; from other threads. Connections stay as they are."""
         if self._tls is not None and self._ready.is_set():
-            renewing = self._renew(self._tls, forced=True)
-            asyncio.run_coroutine_threadsafe(renewing, self.loop).result(30.0)
-
-    async def _renew(self, tls: TlsFiles, *, forced: bool = False) -> None:
-        """Accept by another certificate, if the files of TLS have changed."""
-        if not await asyncio.to_thread(partial(tls.renew, forced=forced)):
-            return
-        for number, (listener, _) in list(self._listeners.items()):
-            renewed = await self._accepting(listener)
-            _, former = self._listeners.get(number, (None, renewed))
-            if former is not renewed:
-                self._listeners[number] = listener, renewed
-            former.close()
+            self._tls.renew(forced=True)
 
     async def _leave_alone(self, listener: socket.socket) -> None:
         _, accepting = self._listeners.pop(listener.fileno(), (None, None))
@@ -322,7 +302,7 @@ class Server:
                 waiting, _ = listener.accept()
             except OSError:  # none is left
                 return
-            coming = self.loop.connect_accepted_socket(self._connection, waiting, **self._secured())
+            coming = self.loop.connect_accepted_socket(self._connection, waiting)
             task = self.loop.create_task(coming)
             self._coming.add(task)
             task.add_done_callback(self._come)
@@ -332,10 +312,16 @@ class Server:
         if not task.cancelled():
             task.exception()  # a connection that has gone already is no error
 
-    def _connection(self) -> Connection:
+    def _connection(self) -> asyncio.BufferedProtocol:
         if not self._taking:
             self._taking = True
             self.loop.call_soon(self._take_all)
+        if self._tls is None:
+            return self._plain()
+        seconds, shaking = self.settings.header_seconds, self._shaking
+        return TlsTransport(self, self._tls.context, seconds, self._plain, shaking)
+
+    def _plain(self) -> Connection:
         return Connection(self, self.service)
 
     def _take_all(self) -> None:
@@ -382,7 +368,7 @@ class Server:
             self.turns.wary.clear()
             self.check(perf_counter())
             if self._tls is not None:
-                await self._renew(self._tls)
+                await asyncio.to_thread(self._tls.renew)
 
     async def _look(self) -> None:
         """Several times a second: how late the loop is."""
@@ -399,9 +385,11 @@ class Server:
     async def _drain(self, end: float) -> None:
         self.draining = True
         await asyncio.sleep(0.01)  # connections that were taken just now come to be known
-        if self._coming:  # those with TLS, after their handshake
-            await asyncio.wait(self._coming, timeout=_HANDSHAKE_SECONDS)
-        while self._connections and self.loop.time() < end:
+        begun = self.loop.time() + _HANDSHAKE_SECONDS
+        while (now := self.loop.time()) < end:
+            coming = now < begun and (self._coming or self._shaking)
+            if not (coming or self._connections):
+                break
             for connection in tuple(self._connections):
                 connection.drain()
             await asyncio.sleep(0.01)

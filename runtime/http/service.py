@@ -7,13 +7,15 @@ import threading
 from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext, suppress
+from math import inf
 from time import monotonic
 
 from flour.core.errors import FlourError
 from flour.core.request_ids import CURRENT
+from runtime.errors import UnknownEndpoint
 from runtime.http import assembly
 from runtime.http.answer.attributions import Attributions
-from runtime.http.codec.array_pieces import CUTS
+from runtime.http.codec.array_pieces import OUTLINE
 from runtime.http.codec.bodies import Ready
 from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.codec.number_arrays import NUMBERS
@@ -30,8 +32,10 @@ from runtime.http.wire.interfaces import Alone, Guard, ModelRepository, Observer
 from runtime.http.wire.lag import Lag
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.settings import ServerSettings
+from runtime.http.wire.tls import HandshakeFailures
 from runtime.runtime import Runtime
 from runtime.service.answerers import Answerer
+from runtime.service.endpoint import SETTLE_SECONDS
 from runtime.service.private_answers import shown
 from runtime.service.version import ModelVersion
 
@@ -40,9 +44,11 @@ _READY_SECONDS = 0.5
 #: Awaited answers of more bytes are compressed on a thread.
 _LARGE = 128 << 10
 #: Functions of native code that read bodies and write them.
-READERS = (NUMBERS, CUTS, TEXTS)
+READERS = (NUMBERS, OUTLINE, TEXTS)
 #: States of versions that answer.
 _ANSWERING = frozenset({"READY", "UNLOADING"})
+_LOADING = "LOADING"
+_TO_BEGIN = "watches and kept answers are to begin"
 
 
 class Service(HandlerContext):
@@ -66,15 +72,15 @@ class Service(HandlerContext):
         self.observers = list(observers)
         self.peers: Peers = peers or Alone(runtime)
         self.waiting = 0
-        self.lag = Lag()
+        self.lag, self.handshakes = Lag(), HandshakeFailures()
         self._turns = ClientTurns()
         #: Threads for long tasks of handlers, so that the event loop does not wait.
         self.threads = ThreadPoolExecutor(thread_name_prefix="pretzel-http-work")
         #: True if the server is about to end.
         self.leaving = False
         self._ready_until, self._was_ready = 0.0, Ready(ready=True)
-        #: True if all code of the models was there once.
-        self._compiled = False
+        #: True if all models were there once, or were refused; and if all of their code was.
+        self._loaded, self._compiled, self._patient_until = repository is None, False, inf
         self._small = settings.compress_above
         self.routes = (*ROUTES, *CALLS, *routes)
         self.router = Router(self.routes)
@@ -158,15 +164,34 @@ class Service(HandlerContext):
         """The answer for an error, which is logged with the id of the request."""
         former = CURRENT.set(request.id)
         try:
+            if isinstance(error, UnknownEndpoint):
+                error = self._coming(request) or error
             return problems.response(self._shown(request, error))
         finally:
             CURRENT.reset(former)
 
+    def _coming(self, request: Request) -> Exception | None:
+        """The error for a model that is not there yet; None if it is not to come."""
+        name, _, version = _address(request).partition("@")
+        index = () if self.repository is None else self.repository.index()
+        about = [each for each in index if each.name == name and version in {"", each.version}]
+        about = about or [each for each in index if not each.name]  # the folder
+        if any(each.state == _LOADING for each in about):
+            what = f"{'this model' if about[0].name else 'the folder of models'} is being loaded"
+            return problems.HttpError(what, 503, headers={"Retry-After": "1"})
+        if not about or not all(each.refused and each.wanted for each in about):
+            return None
+        hint = "POST /v2/repository/index has the reason"
+        if any(each.again for each in about):
+            what, headers = "this model cannot be loaded at the moment", {"Retry-After": "2"}
+            return problems.HttpError(what, 503, where=name, hint=hint, headers=headers)
+        return problems.HttpError(
+            "this model is in the folder and was refused", 404, where=name, hint=hint
+        )
+
     def _shown(self, request: Request, error: Exception) -> Exception:
         """The error without values, where the request's model, or what follows it, is private."""
-        address = request.params.get("model", "")
-        if "version" in request.params:
-            address = f"{address}@{request.params['version']}"
+        address = _address(request)
         versions = [] if request.front is None else [request.front.version]
         with suppress(FlourError):  # there is no such model, or no longer
             versions.append(self.runtime.endpoints.find(address))
@@ -196,6 +221,8 @@ class Service(HandlerContext):
 
         A model whose files are refused is named, as is one whose route cannot be followed, and
         keeps the server from being ready only if the settings say so, or if no other one answers.
+        One that is being loaded does so until the folder was loaded once; notes have
+        SETTLE_SECONDS from then on.
         """
         now = monotonic()
         if self.leaving or self.runtime.endpoints.closed:
@@ -203,20 +230,33 @@ class Service(HandlerContext):
         if now < self._ready_until:
             return self._was_ready
         index = () if self.repository is None else self.repository.index()
-        wanted = [each for each in index if each.wanted]
+        wanted = [each for each in index if each.wanted and each.name]
         missing = [each for each in wanted if each.state not in _ANSWERING]
         mute = self.runtime.routes.muted
         answering = {each.name for each in wanted if each.state in _ANSWERING} - mute.keys()
         bearable = not self.settings.ready_needs_all and bool(answering)
         whole = not missing and not mute
-        there = whole or (bearable and all(each.refused for each in missing))
+        coming = [each for each in index if each.state == _LOADING]
+        if not (coming or self._loaded):  # the first request is to be watched and kept, too
+            self._patient_until = min(self._patient_until, now + SETTLE_SECONDS)
+            settled = self.runtime.endpoints.settle(0.0)
+            self._loaded = settled or now >= self._patient_until
+            if self._loaded and not settled:
+                problems.log.warning("watches and kept answers have not begun: ready without them")
+        progress = (each.reason for each in coming if not each.name)
+        usual = f"{len(coming)} models are to come" if coming else _TO_BEGIN
+        loading = "" if self._loaded else next(progress, usual)
+        if self._loaded and self.repository is not None and self.settings.ready_needs_all:
+            loading = "" if index else "the folder has no model"
+        later = [each for each in missing if not each.refused and each.state != _LOADING]
+        there = not loading and self._loaded and (whole or (bearable and not later))
         named = [*(each.address for each in missing), *mute]
         compiling, settled = self._compiling()
         if not settled:
             left = max((each.seconds_left for each in compiling), default=0.0)
             owners = sorted(each.owner for each in compiling)
-            return Ready(ready=False, missing=named, compiling=owners, seconds_left=round(left, 2))
-        state = Ready(there, named)
+            return Ready(False, named, owners, round(left, 2), loading)
+        state = Ready(there, named, loading=loading)
         if there:  # asked often, with thousands of models
             self._ready_until, self._was_ready = now + _READY_SECONDS, state
         return state
@@ -230,7 +270,7 @@ class Service(HandlerContext):
         versions = () if self._compiled else self.runtime.endpoints.versions().values()
         compiling = [each for each in versions if not each.ready]
         if not compiling and versions and all(each.is_settled for each in READERS):
-            self._compiled = True
+            self._compiled = self._loaded  # of what is to come it may be compiled then
         return compiling, self._compiled or not versions
 
     async def finish(self, seconds: float) -> None:
@@ -259,3 +299,9 @@ class Service(HandlerContext):
         codec = ModelCodec(served)
         served.front = codec
         return codec
+
+
+def _address(request: Request) -> str:
+    """The model that a request is about, with its version if it names one; empty for none."""
+    address = request.params.get("model", "")
+    return f"{address}@{request.params['version']}" if "version" in request.params else address

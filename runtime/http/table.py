@@ -8,16 +8,21 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from runtime.http.answer import experiments, health, invocations, models, plain_json, rollouts
+from runtime.http.answer.attributions import counterfactual
 from runtime.http.answer.experiments import following
 from runtime.http.answer.inference import infer as infer_version
 from runtime.http.answer.inference import rows
 from runtime.http.codec.bodies import (
     Compared,
+    CounterfactualRequest,
+    CounterfactualResponse,
     IndexEntry,
     IndexRequest,
     InferResponse,
     Instances,
     Invocation,
+    LabelsNoted,
+    LabelsRequest,
     Live,
     Loaded,
     LogLevel,
@@ -73,6 +78,7 @@ _TIMEOUT = RequestParameter(
     "Milliseconds after which the answer is not wanted any more",
 )
 _CALL: dict[str, Any] = {"right": "predict", "body_required": True, "headers": (_TIMEOUT,)}
+_OUTPUTS = (RequestParameter("outputs", str, "Names of outputs, with commas between"),)
 _CHANGE: dict[str, Any] = {"right": "change", "tag": "repository", "statuses": (404, 501)}
 _server = partial(HttpRoute, "GET", tag="server", scoped=True)
 _models = partial(_both, tag="models")
@@ -109,7 +115,7 @@ def _experiment(
 
 def _call(path: str, handler: Handler, summary: str, body: object, answer: object) -> HttpRoute:
     """A route that answers rows."""
-    return HttpRoute("POST", path, handler, summary, body, answer, (404,), **_CALL)
+    return HttpRoute("POST", path, handler, summary, body, answer, (404,), _OUTPUTS, **_CALL)
 
 
 def _change(action: str, handler: Handler, summary: str, answer: object) -> HttpRoute:
@@ -160,6 +166,14 @@ ROUTES: tuple[HttpRoute, ...] = (
     *_models("/config", models.config, "A model's configuration", answer=ModelConfig),
     *_models("/stats", models.statistics, "Figures of a model", answer=Statistics),
     *_both("/infer", infer, "Inference", "POST", body=InferRequest, answer=InferResponse, **_CALL),
+    *_both(
+        *("/counterfactual", counterfactual, "The smallest change of an answer", "POST"),
+        body=CounterfactualRequest,
+        answer=CounterfactualResponse,
+        right="predict",
+        body_required=True,
+        statuses=(403, 404, 409, 429),
+    ),
     _experiment("GET", "route", experiments.route, "The route of a model", None, RouteBody),
     _experiment(
         "PUT", "route", experiments.put_route, "Set the route of a model", RouteBody, RouteBody
@@ -183,6 +197,13 @@ ROUTES: tuple[HttpRoute, ...] = (
         *(ReportRequest, Reported, (404,)),
         tag="experiments",
         right="predict",
+    ),
+    HttpRoute(
+        *("POST", "/v2/models/{model}/labels", rollouts.labels, "Note labels of answers"),
+        *(LabelsRequest, LabelsNoted, (404,)),
+        tag="experiments",
+        right="predict",
+        body_required=True,
     ),
     _experiment(
         "POST", "rollback", experiments.rollback, "Undo the last change of a route", None, RouteBody
@@ -213,7 +234,7 @@ ROUTES: tuple[HttpRoute, ...] = (
         scoped=True,
         **_CALL,
     ),
-    _server("/ping", invocations.ping, "Whether models answer", None, Ready, (503,)),
+    _server("/ping", health.ready, "Whether models answer", None, Ready, (503,)),
     _server("/version", invocations.version, "The version", answer=str, content_type="text/plain"),
     *_UNSUPPORTED,
     HttpRoute(

@@ -256,7 +256,7 @@ class InferenceSession:
         # The general way is that of a twin without machine code, so that nothing refers to itself.
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
-        native = open_gate(entry, twin.run, order)
+        native = open_gate(entry, twin.run, order, self._names)
         if native is not None:
             vars(self)["run"] = native
 
@@ -293,6 +293,8 @@ class InferenceSession:
         return plan.code.column_entry(ranks, _one_listed(plan, entries[0].port.name))
 
     def _wanted(self, names: Sequence[str]) -> Sequence[str]:
+        if isinstance(names, str | bytes):
+            raise TypeError(f"output_names is a list of names, as [{names!r:.60}], and no text")
         for name in names:
             if name not in self._names:
                 raise error(

@@ -29,8 +29,6 @@ from runtime.onnx.answers import Shape
 from runtime.onnx.feeds import check_of
 from runtime.onnx.native_session_run import Order
 
-#: Larger images would push too many others out of the cache.
-LARGEST = image_cache.MOST_BYTES // 16
 #: How a model is imported: `native_only` and `rows`.
 Ways = tuple[bool, bool | None]
 _SIZE = struct.Struct("<I")
@@ -158,5 +156,4 @@ class SessionImage:
         if made is None or facts is None:
             return
         data, about = made.to_bytes(), facts.to_bytes()
-        if len(data) <= LARGEST:
-            image_cache.write(self._entry.name, _SIZE.pack(len(about)) + about + data)
+        image_cache.write(self._entry.name, _SIZE.pack(len(about)) + about + data)

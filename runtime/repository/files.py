@@ -8,6 +8,7 @@ to a size; each is opened once and checked by its descriptor.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ MAX_ENTRIES = 200_000
 """Most entries that are visited in one walk."""
 
 _CHUNK = 1 << 20
+_DIGITS, _RUNS = "0123456789", re.compile("[0-9]+|[^0-9]+")
 #: A gentle walk sleeps this long after this many folders, as requests wait for the GIL meanwhile.
 _BREATH, _BREATH_SECONDS = 8, 0.0005
 _ENDINGS = (
@@ -215,31 +217,22 @@ def is_ignored(name: str) -> bool:
     return low.startswith((".", "_")) or low.endswith(_ENDINGS) or low == "lost+found"
 
 
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
 def shown(path: str | Path) -> str:
-    """A path as valid text: bytes that are not UTF-8 are escaped."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    """A path as valid text on one line: bytes that are no UTF-8, and control signs, are escaped."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return _CONTROL.sub(lambda sign: repr(sign[0])[1:-1], text)
 
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """A key that puts version 10 after version 9."""
-    parts: list[tuple[int, int, str]] = []
-    word = ""
-    for is_digit, text in _runs(name):
-        if is_digit and len(text) < 19:
-            parts.append((0, int(text), text))
-        else:
-            parts.append((1, 0, text))
-        word = text
-    return tuple(parts) if word else ((1, 0, ""),)
-
-
-def _runs(name: str) -> Iterator[tuple[bool, str]]:
-    start = 0
-    for index in range(1, len(name) + 1):
-        digit = name[start].isascii() and name[start].isdigit()
-        if index == len(name) or (name[index].isascii() and name[index].isdigit()) != digit:
-            yield digit, name[start:index]
-            start = index
+    parts = [
+        (0, int(text), text) if text[0] in _DIGITS and len(text) < 19 else (1, 0, text)
+        for text in _RUNS.findall(name)
+    ]
+    return tuple(parts) or ((1, 0, ""),)
 
 
 def _why(problem: OSError) -> str:

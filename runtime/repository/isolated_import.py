@@ -17,11 +17,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from runtime.errors import BadRegistration
 from runtime.repository import import_process
-from runtime.repository.errors import Crashed, NoRoom, RepositoryError
+from runtime.repository.errors import Crashed, NoRoom, NotSettled, RepositoryError
 from runtime.repository.files import Folder, shown
 from runtime.repository.listing import FolderModel
 from runtime.repository.preparing import Trust
@@ -34,7 +36,7 @@ LIMIT_SECONDS = 600.0
 #: An idle process ends after this time.
 IDLE_SECONDS = 20.0
 
-_CLASSES: dict[str, type[RepositoryError]] = {"NoRoom": NoRoom}
+_CLASSES = {"NoRoom": NoRoom, "NotSettled": NotSettled, "BadRegistration": BadRegistration}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ class IsolatedImporter:
         # The system keeps a process that has ended until it was waited for.
         threading.Thread(target=process.wait, name="pretzel-importer-end", daemon=True).start()
         if self._on_line is not None:
-            heard = process.stderr, self._on_line
+            heard = BufferedReader(cast("FileIO", process.stderr)), self._on_line
             self._listener = threading.Thread(target=_forward_lines, args=heard, daemon=True)
             self._listener.start()
         return process
@@ -180,15 +182,8 @@ class IsolatedImporter:
 def _forward_lines(stream: BinaryIO, on_line: OnLine) -> None:
     """Pass on the lines that the process prints, until it has ended."""
     with stream, suppress(OSError):
-        pieces = b""
-        while piece := stream.read(1 << 16):
-            *lines, pieces = (pieces + piece).split(b"\n")
-            if len(pieces) > _LONGEST:  # a line that is too long
-                lines, pieces = [*lines, pieces], b""
-            for line in lines:
-                on_line(line.decode("utf-8", "replace"))
-        if pieces:
-            on_line(pieces.decode("utf-8", "replace"))
+        while line := stream.readline(_LONGEST):
+            on_line(line.decode("utf-8", "replace").removesuffix("\n"))
 
 
 _LATE = b"late"

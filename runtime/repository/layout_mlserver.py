@@ -34,12 +34,12 @@ _RUNTIMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def model(folder: Folder, directory: Path, into: Findings) -> None:
     """The model of a folder with settings."""
     path = directory / SETTINGS
-    name, version, stamp = directory.name, FIRST_VERSION, folder.stamp(path)
+    name, version, stamp = directory.name, "", folder.stamp(path)
     try:
         settings = _settings(folder, path)
         name = _text(settings, "name", path) or name
         parameters = settings.get("parameters") or {}
-        version = _text(parameters, "version", path) or version
+        version = _text(parameters, "version", path) or FIRST_VERSION
         implementation = _text(settings, "implementation", path)
         known_runtime = _RUNTIMES.get(implementation.rpartition(".")[2])
         if known_runtime is None:

@@ -25,7 +25,7 @@ LAYOUT = "pretzel"
 ROWS = "verify.jsonl"
 LEADS_OUT = "this link leads out of the folder"
 #: Settings and examples of other servers, in MLflow's folders, too: they are not models.
-_SETTINGS = {"settings.json", "model-settings.json", "config.json", "metadata.json"}
+_SETTINGS = {"settings.json", "model-settings.json", "config.json", "metadata.json", "package.json"}
 _SETTINGS |= {"requirements.txt", "input_example.json", "serving_input_example.json"}
 
 
@@ -87,3 +87,9 @@ def add(folder: Folder, path: Path, rows: Path, address: tuple[str, str], into: 
         return
     found = rows if folder.is_file(rows) else None
     into.add(FolderModel(*address, LAYOUT, path, form, Plain(), found, stamp))
+
+
+def next_version(directory: Path) -> int:
+    """The number after the last version of a model's folder, which need not be there."""
+    used = [each for each in directory.glob("*") if not each.is_dir() or any(each.iterdir())]
+    return max((int(each.name) for each in used if each.name.isdecimal()), default=0) + 1

@@ -12,6 +12,7 @@ from objectstore import Explained
 from runtime.repository.errors import RepositoryError
 from runtime.repository.files import Print, natural, shown
 from runtime.repository.io_contract import IoContract, Plain
+from runtime.service.private import redacted
 
 _NAME = re.compile(r"[^@\s/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 CACHE_BYTES = 1 << 20
@@ -118,6 +119,14 @@ def reason_of(problem: BaseException) -> str:
         parts = (problem.what, problem.where, problem.found, problem.hint)
         return "; ".join(part for part in parts if part)
     return f"{type(problem).__name__}: {problem}"[:300]
+
+
+def refusal_of(model: FolderModel, problem: Exception) -> str:
+    """Why a model is not served, in one line, without values of its private columns."""
+    told: BaseException = problem
+    if isinstance(private := model.notes.get("private"), list) and private:
+        told = redacted(problem, {}, private, data=True)  # it may be a line of verify.jsonl
+    return reason_of(told) if isinstance(told, Explained) else repr(told)[:300]
 
 
 _DIRECTORIES = re.compile(r"(?<![\w.~/\\-])/(?:[^\s/'\"]+/)+")

@@ -13,6 +13,13 @@
     [keep]                              the options of Runtime.keep: the server keeps its answers
     seconds = 2_592_000
 
+    [feedback]                          the options of runtime.feedback.Feedback
+    sample = 0.01
+
+    [stream]                            the server answers a stream: see runtime.streams
+    from = "redis://localhost/payments"
+    to = "redis://localhost/scores"
+
 Private columns of all files count together. What is not known is refused: a word that is spelt
 wrongly would show what should be private.
 """
@@ -53,6 +60,16 @@ _KEEP = {
     "private": str,
     "rotate": _NUMBER,
 }
+_FEEDBACK = {
+    **dict.fromkeys(("sample", "disagreement", "drifted", "period"), _NUMBER),
+    **dict.fromkeys(("uncertain", "most_rows", "most_bytes"), int),
+}
+_STREAM = {
+    **dict.fromkeys(("from", "to", "dead", "group", "consumer"), str),
+    "rows": int,
+    "wait_ms": _NUMBER,
+    "keep": _TEXTS,
+}
 KNOWN: Mapping[str, Any] = {
     "private": _TEXTS,
     "batch_wait": _NUMBER,
@@ -61,6 +78,8 @@ KNOWN: Mapping[str, Any] = {
     "cache_bytes": int,
     "watch": _WATCH,
     "keep": _KEEP,
+    "feedback": _FEEDBACK,
+    "stream": _STREAM,
 }
 
 

@@ -86,6 +86,7 @@ class LocalImporter:
 def error_parts(problem: BaseException) -> dict[str, str]:
     """An error's parts, for another process."""
     if not isinstance(problem, Explained):
-        return {"kind": type(problem).__name__, "what": repr(problem)[:300]}
+        kind = type(problem).__name__
+        return {"kind": kind, "what": kind, "found": str(problem)[:300]}  # it may quote data
     parts = {name: getattr(problem, name) for name in ("what", "where", "found", "hint")}
     return {"kind": type(problem).__name__} | {name: text for name, text in parts.items() if text}

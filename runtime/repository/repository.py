@@ -12,25 +12,34 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from flour.language.graph_file import is_graph_file
-from objectstore import Closing, Explained
+from objectstore import Closing
 from runtime.errors import InUse, RuntimeClosed, UnknownEndpoint
 from runtime.http.wire.interfaces import ModelState
 from runtime.repository import formats
-from runtime.repository.errors import BadConfig, NoRoom, NotLoaded, UnknownModel
+from runtime.repository.errors import BadConfig, NoRoom, NotLoaded, NotSettled, UnknownModel
 from runtime.repository.files import MAX_BYTES, Print, natural, shown
 from runtime.repository.isolated_import import IsolatedImporter, OnLine
-from runtime.repository.listing import FolderModel, Scan, Trouble, reason_of, without_directories
-from runtime.repository.object_storage import folder_of
+from runtime.repository.layout_mlserver import SETTINGS
+from runtime.repository.listing import (
+    FolderModel,
+    Scan,
+    Trouble,
+    reason_of,
+    refusal_of,
+    without_directories,
+)
+from runtime.repository.object_storage import folder_of, is_url
 from runtime.repository.preparing import LocalImporter, ModelImporter, Trust
 from runtime.repository.registry import Registry, RoutedRegistry
 from runtime.repository.route_files import FILE, RouteFiles
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
 from runtime.service.engines import are_modules, check_modules
-from runtime.service.private import redacted
 
 QUIET_SECONDS = 1.0
 """Files that changed more recently than this may still be being written."""
@@ -65,6 +74,8 @@ class _VersionEntry:
     """The notes that it was registered with."""
     tried: int | None = None
     """After how many changes a graph was refused; others may have helped it."""
+    again: bool = False
+    """True if it was refused for what may pass."""
 
 
 @dataclass(slots=True)
@@ -114,11 +125,11 @@ class Repository(Closing):
         trust = Trust(trust_pickle, check_modules(allow_python))
         self._staging = Staging(staging, trust_code=trust_code)
         self.folder = folder_of(path, self._staging.directory, max_bytes=max_bytes)
-        self.folder.check()
+        if not is_url(path):  # the first look fetches it, which may take long
+            self.folder.check()
         self.runtime = runtime
-        self._unload_removed = unload_removed
-        self._quiet_seconds, self._clock = quiet_seconds, clock
-        self._on_event = on_event or (lambda _: None)
+        self._unload_removed, self._quiet_seconds = unload_removed, quiet_seconds
+        self._clock, self._on_event = clock, on_event or (lambda _: None)
         folder, staged = self.folder, self._staging
         self._importer: ModelImporter = (
             IsolatedImporter(folder, staged, trust, exact=exact, on_line=on_line)
@@ -156,13 +167,21 @@ class Repository(Closing):
             if self._index is None:
                 reasons = {} if self._routes is None else self._routes.reasons
                 routes = {
-                    n: f"{n}/{FILE} is not followed: {why}" for n, why in reasons.items() if why
+                    name: self._without_folder(f"{name}/{FILE} is not followed: {why}")
+                    for name, why in reasons.items()
+                    if why
                 }
+                if folder := self._entries.get(("", "")):
+                    states = [entry.state for key, entry in self._entries.items() if key[0]]
+                    count, left = len(states), states.count(LOADING)
+                    known = f"{count - left} of {count} models are done"
+                    folder.reason = known if states else "the folder is being read"
                 lines = [
                     ModelState(
                         *(name, version, entry.state, entry.reason or routes.get(name, "")),
                         name not in self._held,
                         refused=entry.state == UNAVAILABLE and entry.staged is None,
+                        again=entry.again,
                     )
                     for (name, version), entry in self._entries.items()
                 ]
@@ -171,6 +190,12 @@ class Repository(Closing):
             return self._index
 
     # --- changing ----------------------------------------------------------------------------
+
+    def expect(self) -> None:
+        """Have the index say that the folder is being loaded, until `load_all` has done so."""
+        with self._table:
+            self._entries["", ""] = _VersionEntry(LOADING)
+            self._index = None
 
     def load_all(self) -> tuple[FolderEvent, ...]:
         """Load everything in the folder, as at the start of a server; failures are events."""
@@ -234,6 +259,8 @@ class Repository(Closing):
         events: list[FolderEvent] = []
         models = [one for one in scan.models if only in (None, one.name)]
         troubles = [one for one in scan.troubles if only in (None, one.name)]
+        if not patient:
+            self._announce(models)
         if self._routes is not None:
             self._routes.mute({model.name for model in models} - self._held)
         # The version in service is switched before any is removed, so that requests always find
@@ -241,15 +268,20 @@ class Repository(Closing):
         here = _keys(models, troubles)
         # If a configuration cannot be read, its versions are not known: none is unloaded.
         unclear = {one.name for one in troubles if not one.version}
+        unread = [one.where.removesuffix(f"/{SETTINGS}") for one in troubles if not one.version]
+        folders = tuple(f"{each}/" for each in unread)
         gone = [
             key
-            for key in self._entries
+            for key, entry in self._entries.items()
             if key not in here and only in (None, key[0]) and key[0] not in unclear
+            if not any(shown(each.path).startswith(folders) for each in entry.stamp)
         ]
         without = set(gone) if self._unload_removed else set()
-        for is_graph in (False, True):
+        for is_graph, load in ((False, self._load_by_name), (True, self._load_group)):
             group = [model for model in models if (model.form == formats.GRAPH) is is_graph]
-            events += self._load_group(group, patient=patient)
+            events += load(group, patient=patient)
+            if self._stop.is_set():
+                return tuple(events)
             events += self._follow_routes(only)
             names = {event.name for event in events}
             self._serve_latest(names | {name for name, _ in gone}, without)
@@ -258,13 +290,39 @@ class Repository(Closing):
         events += self._remove_gone(gone)
         return tuple(events)
 
+    def _announce(self, models: Iterable[FolderModel]) -> None:
+        """Let the index name those that are new before the first of them is there."""
+        with self._table:
+            for key in _keys(models, ()) - self._entries.keys():
+                if key[0] not in self._held:
+                    self._entries[key], self._index = _VersionEntry(LOADING), None
+
+    def _load_by_name(self, models: Sequence[FolderModel], *, patient: bool) -> list[FolderEvent]:
+        """Load models so that each name answers when its own versions are there, by the latest."""
+        events: list[FolderEvent] = []
+        there = {name for (name, _), entry in self._entries.items() if entry.staged is not None}
+        for name, group in groupby(models, key=attrgetter("name")):
+            versions, routes = list(group), self._routes
+            if patient or routes is None or name in there:
+                events += self._load_group(versions, patient=patient)
+                continue
+            if len(versions) > 1:
+                routes.hold(name, held=True)
+            events += self._load_group(versions, patient=patient)
+            if routes.is_written(name):
+                events += self._follow_routes(name)
+            elif len(versions) > 1:
+                self._serve_latest({name}, ())
+                routes.hold(name, held=False)
+        return events
+
     def _follow_routes(self, only: str | None) -> list[FolderEvent]:
         """Take over routes that are written in the folder."""
         if self._routes is None:
             return []
         before = dict(self._routes.reasons)
         events = [
-            self._emit("refused" if reason else "routed", _NamedVersion(name, ""), reason)
+            self._emit("refused" if reason else "routed", Trouble(name, "", "", ""), reason)
             for name, reason in self._routes.follow(only)
         ]
         if before != self._routes.reasons:
@@ -280,6 +338,8 @@ class Repository(Closing):
         while left:
             before, failed = left, []
             for model in left:
+                if self._stop.is_set():
+                    return events
                 try:
                     events += self._load_model(model)
                 except RuntimeClosed:
@@ -287,6 +347,8 @@ class Repository(Closing):
                 # Files from anywhere go through importers and libraries: whatever they stumble
                 # over is about the model, and no reason to stop serving others.
                 except Exception as problem:  # noqa: BLE001
+                    if self._stop.is_set():  # `close` has ended the import
+                        return events
                     if model.form == formats.GRAPH:
                         failed.append((model, problem))
                     else:
@@ -362,23 +424,23 @@ class Repository(Closing):
         entry.stamp = () if later else model.stamp
         if model.form == formats.GRAPH:
             later, entry.tried = True, self._changes
-        told: BaseException = problem
-        if isinstance(private := model.notes.get("private"), list) and private:
-            told = redacted(problem, {}, private)
-        reason = reason_of(told) if isinstance(told, Explained) else repr(told)[:300]
-        reason = self._without_folder(reason)
+        reason = self._without_folder(refusal_of(model, problem))
+        entry.again = isinstance(problem, NoRoom | NotSettled)
         if later and patient and entry.reason.endswith(reason):
             return []
-        state = READY if entry.staged else UNAVAILABLE
-        self._set_state(entry, state, self._reason_if_older(entry, reason))
-        return [self._emit("refused", model, reason)]
+        return self._refuse(entry, model, reason)
+
+    def _refuse(
+        self, entry: _VersionEntry, one: FolderModel | Trouble, reason: str
+    ) -> list[FolderEvent]:
+        """Note why the files of a version are not served; one that is loaded stays."""
+        older = f"what is served is older: {reason}"
+        self._set_state(entry, *((READY, older) if entry.staged else (UNAVAILABLE, reason)))
+        return [self._emit("refused", one, reason)]
 
     def _without_folder(self, reason: str) -> str:
         """A reason without the folder's path, as clients read the index too."""
         return without_directories(reason, shown(self.folder.root))
-
-    def _reason_if_older(self, entry: _VersionEntry, reason: str) -> str:
-        return f"what is served is older: {reason}" if entry.staged else reason
 
     def _report(self, trouble: Trouble, *, patient: bool) -> Iterable[FolderEvent]:
         """Report a file that cannot be served; the version that is loaded stays."""
@@ -391,11 +453,8 @@ class Repository(Closing):
             return ()
         with self._table:
             entry = self._entries.setdefault(key, _VersionEntry())
-        entry.stamp = ()
-        self._set_state(
-            entry, READY if entry.staged else UNAVAILABLE, self._reason_if_older(entry, reason)
-        )
-        return [self._emit("refused", trouble, reason)]
+        entry.stamp, entry.again = (), False
+        return self._refuse(entry, trouble, reason)
 
     def _set_state(self, entry: _VersionEntry, state: str, reason: str) -> None:
         with self._table:
@@ -468,24 +527,24 @@ class Repository(Closing):
                     raise
                 kept = f"{reason}, and it is still served: {reason_of(problem)}"
                 if entry.reason != kept:
-                    events.append(self._emit("refused", _NamedVersion(name, version), kept))
+                    events.append(self._emit("refused", Trouble(name, version, "", ""), kept))
                 entry.stamp = ()
                 self._set_state(entry, READY, kept)
                 continue
             entry.stamp = ()
             self._set_state(entry, UNAVAILABLE, reason)
             self._changes += 1
-            events.append(self._emit("unloaded", _NamedVersion(name, version), reason))
+            events.append(self._emit("unloaded", Trouble(name, version, "", ""), reason))
         return events
 
     def _emit(
         self,
         kind: str,
-        one: FolderModel | Trouble | _NamedVersion,
+        one: FolderModel | Trouble,
         reason: str = "",
         seconds: float = 0.0,
     ) -> FolderEvent:
-        where = "" if isinstance(one, _NamedVersion) else _where(one)
+        where = one.where if isinstance(one, Trouble) else shown(one.path)
         event = FolderEvent(kind, one.name, one.version, where, reason, seconds)
         self._on_event(event)
         return event
@@ -522,25 +581,15 @@ class Repository(Closing):
         self._importer.close()
         if self._watcher is not None:
             self._watcher.join(30.0)  # object storage may answer nothing any more
+        elif self._working.acquire(timeout=30.0):  # the same, in the first load
+            self._working.release()
         self._staging.close()
 
     def __repr__(self) -> str:
         return f"Repository({shown(self.folder.root)!r}, {len(self._entries)} versions)"
 
 
-@dataclass(frozen=True, slots=True)
-class _NamedVersion:
-    """Name and version, of a model without a file."""
-
-    name: str
-    version: str
-
-
 def _keys(models: Iterable[FolderModel], troubles: Iterable[Trouble]) -> set[tuple[str, str]]:
     """The names and versions of all of them."""
     keys = {(one.name, one.version) for one in models}
     return keys | {(one.name, one.version) for one in troubles}
-
-
-def _where(one: FolderModel | Trouble) -> str:
-    return one.where if isinstance(one, Trouble) else shown(one.path)

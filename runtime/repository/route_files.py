@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 from objectstore import Explained
 from objectstore.atomic import make_directory, write_file
-from runtime.errors import BadCall, BadRegistration
+from runtime.errors import BadRegistration, EditedFile, NotWritten
 from runtime.repository.files import Folder, Print, is_ignored
 from runtime.repository.listing import reason_of
 from runtime.repository.registry import RoutedRegistry
@@ -47,6 +47,8 @@ class RouteFiles:
         #: Why the routes of endpoints are not followed as they are written, for the index.
         self.reasons: dict[str, str] = {}
         self._refused: dict[str, str] = {}
+        #: Names that have answered without a route: they go on, whatever is written then.
+        self._open: set[str] = set()
         runtime.routes.on_route = self._write
         self._begun: set[str] = set()
         #: States of rollouts that the disk did not take, and what their files were then.
@@ -58,13 +60,23 @@ class RouteFiles:
         """True if a route says which version of an endpoint answers."""
         return self._runtime.routes.has_route(name)
 
+    def is_written(self, name: str) -> bool:
+        """True if there is a file for the route of an endpoint."""
+        return _is_plain(name) and self._folder.stamp(self._folder.root / name / FILE) != ()
+
+    def hold(self, name: str, *, held: bool) -> None:
+        """Let nothing answer under a name until its latest version is there, and then that."""
+        routes = self._runtime.routes
+        routes.mute(name, "its versions are being loaded") if held else routes.unmute(name)
+
     def mute(self, names: Iterable[str]) -> None:
         """Let nothing answer under names whose routes are not read yet."""
+        self._open &= {each.name for each in self._runtime.endpoints}
         for name in names:
             if not self.has(name) and _is_plain(name):
-                if self._folder.stamp(self._folder.root / name / FILE) == ():
+                if not self.is_written(name):
                     self._runtime.routes.unmute(name)
-                elif not self.reasons.get(name):
+                elif not self.reasons.get(name) and name not in self._open:
                     self._runtime.routes.mute(name, f"{name}/{FILE} is not read yet")
 
     def follow(self, only: str | None = None) -> Iterator[tuple[str, str]]:
@@ -78,8 +90,11 @@ class RouteFiles:
                 self._begun.discard(name)
             if (stamp := self._folder.stamp(path)) == ():
                 self.reasons.pop(name, None)
+                self._open.add(name)
             elif stamp != self._stamps.get(name):
                 yield from self._follow(name, path)
+            else:
+                self.reasons.pop(name, None)  # a change was written in the place of a broken file
             if name not in self._begun and self.has(name):
                 self._begun.add(name)
                 yield from self._resume(name, path.with_name(ROLLOUT))
@@ -91,7 +106,8 @@ class RouteFiles:
             self._runtime.routes.restore(name, partial(self._read, name, path))
         except Explained as problem:
             reason = reason_of(problem)
-            self._runtime.routes.mute(name, reason)
+            if name not in self._open:
+                self._runtime.routes.mute(name, reason)
         told, self.reasons[name] = self.reasons.get(name), reason
         if not reason or reason != told:
             yield name, reason
@@ -145,11 +161,7 @@ class RouteFiles:
             self._unwritten.pop(name, None)
         except OSError as problem:
             self._unwritten[name] = self._folder.stamp(path), json.loads(text)
-            raise BadRegistration(
-                "the rollout cannot be written down",
-                where=f"{name}/{ROLLOUT}",
-                found=problem.strerror or type(problem).__name__,
-            ) from problem
+            raise _not_written("the rollout", f"{name}/{ROLLOUT}", problem) from problem
 
     def _read(self, name: str, path: Path) -> History:
         stamp, now = self._folder.stamp(path), time.time()
@@ -177,24 +189,23 @@ class RouteFiles:
         if not _is_plain(name):
             raise BadRegistration("the folder can have no file for this name", found=repr(name))
         path = self._folder.root / name / FILE
-        if self._folder.stamp(path) != self._stamps.get(name, ()):
-            raise BadCall(
-                "the route's file was edited and not read yet",
-                where=f"{name}/{FILE}",
-                hint="it is read with the next look at the folder",
-            )
+        if (stamp := self._folder.stamp(path)) and stamp != self._stamps.get(name):
+            state, hint = "not read yet", "ask again after the next look at the folder"
+            if reason := self.reasons.get(name):
+                state, hint = "cannot be followed", "mend the file, or delete it to undo the edit"
+            what = f"the route's file was edited and {state}"
+            raise EditedFile(what, where=f"{name}/{FILE}", found=reason, hint=hint)
         if history[-1].action not in _BACK:
             self._check_there(history[-1].route, history[-2].route if history[1:] else None)
         self._folder.guard(path)
         try:
             make_directory(path.parent)
             write_file(path, [as_toml(name, history).encode()])
-        except (OSError, UnicodeEncodeError) as problem:
-            raise BadRegistration(
-                "the route cannot be written down",
-                where=f"{name}/{FILE}",
-                found=getattr(problem, "strerror", None) or type(problem).__name__,
-            ) from problem
+        except UnicodeEncodeError as problem:
+            what, found = "the route cannot be written down", "half of a surrogate pair"
+            raise BadRegistration(what, where=f"{name}/{FILE}", found=found) from problem
+        except OSError as problem:
+            raise _not_written("the route", f"{name}/{FILE}", problem) from problem
         self._stamps[name] = self._folder.stamp(path)
 
     def _check_there(self, route: Route, former: Route | None) -> None:
@@ -218,6 +229,26 @@ def before_rollout(name: str, history: History) -> Route:
         if each.action != "rollout":
             return each.route
     return Route(history[-1].route.champion, salt=name)
+
+
+def unfollowed(folder: Folder, name: str, versions: Collection[str]) -> str:
+    """Why the route's file of an endpoint cannot be followed, as far as its text tells."""
+    path, where = folder.root / name / FILE, f"{name}/{FILE}"
+    if not _is_plain(name) or folder.stamp(path) == ():  # a server refuses a folder, too
+        return ""
+    try:
+        route = from_toml(folder.read_text(path), where, time.time())[-1].route
+    except Explained as problem:
+        return reason_of(problem)
+    known = {f"{name}@{version}" for version in versions}
+    gone = ", ".join(each for each in route.addresses if each not in known)
+    return f"the route names versions that are not there; {where}; {gone}" if gone else ""
+
+
+def _not_written(what: str, where: str, problem: OSError) -> NotWritten:
+    found = problem.strerror or type(problem).__name__
+    hint = "make room on the server's disk, or let the server write there; then ask again"
+    return NotWritten(f"{what} cannot be written down", where=where, found=found, hint=hint)
 
 
 def _is_plain(name: str) -> bool:

@@ -63,8 +63,8 @@ class Staging:
         self._claims = [claim]  # a list: shared with the finalizer, which closes the current claim
         self._spare: dict[str, float] = {}
         self._tidied = -_TIDY_SECONDS
-        end = _remove if self._own else _release_claim
-        self.close = weakref.finalize(self, end, self.directory, os.getpid(), self._claims)
+        own = os.getpid() if self._own else None
+        self.close = weakref.finalize(self, _release, self.directory, own, self._claims)
 
     def use(self, path: Path) -> None:
         """Claim this plan, so that other processes do not remove it."""
@@ -189,12 +189,9 @@ def remove_deserted(parent: Path) -> int:
     return count
 
 
-def _remove(path: Path, process: int, held: list[Claim]) -> None:
-    if process == os.getpid():
+def _release(path: Path, own: int | None, held: list[Claim]) -> None:
+    """Release our claim, and remove the directory where it is this process' own."""
+    if own == os.getpid():
         rmtree(path, ignore_errors=True)
+    if own in {None, os.getpid()}:
         held[0].close()
-
-
-def _release_claim(path: Path, process: int, held: list[Claim]) -> None:  # noqa: ARG001 (as `_remove`)
-    """Release our claim; the directory itself belongs to the user."""
-    held[0].close()

@@ -73,11 +73,16 @@ class RolloutTerms:
             raise ValueError(f"{min(set(data) - known)!r} is no part of a rollout")
         made = {"require": (), "steps": STEPS, **data}
         require = made["require"]
-        match = _DWELL.fullmatch(str(data.get("dwell")))
-        if match:
-            made["dwell"] = float(match[1]) * _SECONDS[match[2]]
+        if "dwell" in data:
+            made["dwell"] = seconds_of(data["dwell"])
         made["require"] = _listed((require,) if isinstance(require, str) else require)
         return cls(**{**made, "steps": _listed(made["steps"])})
+
+
+def seconds_of(given: object) -> Any:
+    """The seconds of a time such as "10 min"; anything else as it is."""
+    match = _DWELL.fullmatch(given) if isinstance(given, str) else None
+    return given if match is None else float(match[1]) * _SECONDS[match[2]]
 
 
 def _listed(given: object) -> object:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.sparse import Sparse
+from flour.core.rows import stacked, take_rows
 from flour.data.arrow_strings import CELLS, as_texts
 from runtime.errors import BadCall
 from runtime.routing.pairs import Answers
@@ -124,26 +124,19 @@ def _joined(where: str, parts: list[Any], back: np.ndarray[Any, np.dtype[np.int6
         return {
             str(name): _joined(str(name), [part[name] for part in parts], back) for name in first
         }
-    if all(isinstance(part, list) for part in parts):
-        rows = [row for part in parts for row in part]
-        return [rows[place] for place in back.tolist()]
-    if all(hasattr(part, "indptr") for part in parts) and len({p.shape[1] for p in parts}) == 1:
-        data, indices = (
-            np.concatenate([getattr(p, a) for p in parts]) for a in ("data", "indices")
-        )
-        widths = np.concatenate([np.diff(part.indptr) for part in parts])
-        starts = np.concatenate([[0], np.cumsum(widths)])[:-1][back]
-        widths = widths[back]
-        ends = np.concatenate([[0], np.cumsum(widths)])
-        places = np.repeat(starts - ends[:-1], widths) + np.arange(ends[-1])
-        content, shape = (data[places], indices[places], ends), (len(back), parts[0].shape[1])
-        kind = type(parts[0])
-        return kind(*content, shape) if kind is Sparse else kind(content, shape=shape)
-    arrays = [part for part in parts if isinstance(part, np.ndarray)]
-    shapes = {(array.shape[1:], array.dtype.kind) for array in arrays}
-    if len(arrays) < len(parts) or len(shapes) > 1:
+    forms = {_form(part) for part in parts}
+    if len(forms) > 1 or None in forms:
         raise _differ(where, ", ".join(str(getattr(part, "dtype", type(part))) for part in parts))
-    return np.concatenate(arrays)[back]
+    return take_rows(stacked(parts), back)
+
+
+def _form(part: object) -> object:
+    """The kind that parts of one answer have in common; None for parts that cannot be joined."""
+    if hasattr(part, "indptr"):
+        return "sparse", part.shape[1]  # type: ignore[attr-defined]  # a matrix
+    if isinstance(part, np.ndarray):
+        return part.shape[1:], part.dtype.kind
+    return list if isinstance(part, list) else None
 
 
 def _differ(where: str, found: str) -> BadCall:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flour.core.errors import nearest
+from flour.core.parsing import parse_expression
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Type
 from runtime.errors import BadRegistration
 from runtime.routing.row import refuse
@@ -89,9 +90,9 @@ def predicate(text: str) -> Predicate:
             f"a condition has {LONGEST} characters at most", found=f"{len(text)} characters"
         )
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = parse_expression(text.strip())
         reader, careful = _Reader(text), _Reader(text, careful=True)
-        bodies = reader.condition(tree.body), careful.condition(tree.body)
+        bodies = reader.condition(tree), careful.condition(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise BadRegistration(
             "this is no condition",

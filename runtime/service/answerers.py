@@ -25,7 +25,7 @@ from runtime.routing.blocks import Places, merged, taken
 from runtime.routing.pairs import Answers
 from runtime.routing.route import Route
 from runtime.routing.shadows import is_sampled, kept
-from runtime.service.asking import asked_by
+from runtime.service.asking import asked_by, is_kept
 from runtime.service.done_future import DoneFuture
 from runtime.service.entry import Outputs
 from runtime.service.following import Keeper, Noting
@@ -178,11 +178,13 @@ class Shadowed(Following):
 class KeepingAnswers:
     """Has answers kept, under ids that they carry."""
 
-    def __init__(self, inner: Answerer, keeper: Keeper) -> None:
-        self.inner, self._keeper = inner, keeper
+    def __init__(self, inner: Answerer, keepers: Sequence[Keeper]) -> None:
+        self.inner, self._keepers = inner, keepers
 
     def quick(self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
+        if not is_kept():
+            return self.inner.quick(version, batch, asked)
         rows = _lasting(batch)
         outputs = self.inner.quick(version, batch, asked)
         if outputs is not None:
@@ -192,18 +194,25 @@ class KeepingAnswers:
 
     def answer(self, call: InferCall) -> Future[Answers]:
         """A future of the answers with their id."""
+        if not is_kept():
+            return self.inner.answer(call)
         version, batch, outputs, asked = call.version, call.batch, call.outputs, call.asked
         rows = _lasting(batch) if isinstance(batch, Batch) else kept(batch)
         future = self.inner.answer(call)
         if type(future) is DoneFuture and asked.ids is None:
-            noted = self._keeper.note(version, rows, outputs, future.result(), asked.headers)
-            return DoneFuture(noted)
+            return DoneFuture(self._note(version, asked, rows, outputs, future.result()))
         return after(future, partial(self._note, version, asked, rows, outputs))
 
     def _note(
         self, version: ModelVersion, asked: Asked, rows: object, outputs: object, answers: Answers
     ) -> Answers:
-        noted = self._keeper.note(version, rows, outputs, answers, asked.headers)
+        first, *others = self._keepers
+        # All know an answer by the same id; it has it if one of them has noted it.
+        answer = first.new_id() if others else None
+        noted = first.note(version, rows, outputs, answers, asked.headers, answer)
+        for keeper in others:
+            more = keeper.note(version, rows, outputs, answers, asked.headers, answer)
+            noted = more if getattr(noted, "id", None) is None else noted
         if asked.ids is not None and (found := getattr(noted, "id", None)) is not None:
             asked.ids.append(found)
         return noted

@@ -1,4 +1,4 @@
-"""The tenant of a thread's call, for watches that count by tenant."""
+"""The tenant of a thread's call, and who is shown it: watches and keepers of answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class _Asking(threading.local):
-    tenant, seen = "", True
+    tenant, seen, kept = "", True, True
 
 
 _asking = _Asking()
@@ -44,3 +44,21 @@ def unseen() -> Iterator[None]:
         yield
     finally:
         _asking.seen = True
+
+
+def is_kept() -> bool:
+    """Return whether answers of this thread are given to anyone, and so may be kept."""
+    return _asking.kept
+
+
+def unkept(call: Callable[..., T]) -> Callable[..., T]:
+    """A function that answers as `call` does, for nobody: a shadow's answers are compared only."""
+
+    def ask(*given: object, **named: object) -> T:
+        _asking.kept = False
+        try:
+            return call(*given, **named)
+        finally:
+            _asking.kept = True
+
+    return ask

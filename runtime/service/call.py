@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from flour.core.errors import nearest
 from runtime.errors import BadCall
 from runtime.service.version import ModelVersion
 from scheduler import Engine
+
+#: How long a call with a timeout computes between two looks at the clock.
+BETWEEN_SECONDS = 5e-3
 
 
 class Call(NamedTuple):
@@ -40,8 +44,16 @@ class Call(NamedTuple):
         if priority is not None and not hasattr(priority, "__index__"):
             raise BadCall("a priority is an integer", found=repr(priority)[:60])
         deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
-        names, where = _outputs(version, outputs), _engine(engine)
+        names, where = named_outputs(outputs, version.outputs, version.owner), _engine(engine)
+        if names == version.outputs:
+            names = None
         return cls(names, timeout, deadline, priority or 0, where, blocking)
+
+    @property
+    def is_usual(self) -> bool:
+        """True if it may go by the entry: no executor is asked for, no deadline is near."""
+        near = self.timeout is not None and self.timeout < BETWEEN_SECONDS
+        return self.engine is not Engine.BATCH and not near
 
 
 #: A call without options, and one whose caller must not be held up.
@@ -64,12 +76,22 @@ def _engine(name: str | None) -> Engine | None:
     return engines[name]
 
 
-def _outputs(version: ModelVersion, wanted: str | Iterable[str] | None) -> tuple[str, ...] | None:
+def named_outputs(wanted: object, known: Sequence[str], whose: str) -> tuple[str, ...] | None:
+    """The outputs that a caller names: one by its name, or some, each once; None for all."""
     if wanted is None:
         return None
-    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
-    for name in names:
-        if name not in version.outputs:
-            found = "outputs: " + ", ".join(version.outputs)
-            raise BadCall(f"{version.owner} has no output {name!r}", found=found)
-    return names
+    given: Iterable[object] = (wanted,)
+    if isinstance(wanted, Iterable) and not isinstance(wanted, str | bytes):
+        given = wanted
+    names, every = list[str](), "outputs: " + ", ".join(known)
+    for name in given:
+        if not isinstance(name, str) or name not in known:
+            hint = nearest(name, known)
+            raise BadCall(f"{whose} has no output {name!r:.60}", found=every, hint=hint)
+        names.append(known[known.index(name)])  # its text, whatever `name` shows as
+    if not names:
+        hint = "name at least one, or leave `outputs` out for all of them"
+        raise BadCall("no output is asked for", where=whose, found=every, hint=hint)
+    if len({*names}) < len(names):
+        raise BadCall("an output is asked for twice", where=whose, found=", ".join(names)[:200])
+    return tuple(names)

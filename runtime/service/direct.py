@@ -17,7 +17,14 @@ from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture, done
 from runtime.service.endpoint import HELD, Endpoints
 from runtime.service.engines import Answers, Engines, shaped
-from runtime.service.entry import INLINE_SAMPLE, RELEASE_SECONDS, SAMPLE, UNTIMED, Outputs
+from runtime.service.entry import (
+    INLINE_SAMPLE,
+    RELEASE_SECONDS,
+    SAMPLE,
+    UNTIMED,
+    Outputs,
+    OutputsEntry,
+)
 from runtime.service.graphs import Graphs
 from runtime.service.materialise import Materialiser
 from runtime.service.memory import Residency
@@ -56,7 +63,7 @@ class Direct:
         entry = version.entry
         if entry.function is None or not entry.takes(batch):
             return None
-        return self._by_entry(version, batch)
+        return self._by_entry(version, batch, entry)
 
     def answer(self, call: InferCall) -> Future[Answers]:
         """A future of the answers; it is done where the caller waits."""
@@ -81,9 +88,10 @@ class Direct:
         batch = data if isinstance(data, Batch) else version.read(data)
         choice = self._policy.choose(batch, version, call)
         if choice is BY_ENTRY:
-            values = self._by_entry(version, batch)
+            part = _outputs(version, call)
+            values = self._by_entry(version, batch, part)
             if values is not None:
-                return dict(zip(version.outputs, values))  # noqa: B905 (checking costs as much)
+                return part.answers(values)
             # It was closed meanwhile: the usual way says what there is to say.
         return self._answer(version, batch, choice, call)
 
@@ -102,11 +110,12 @@ class Direct:
         choice = self._policy.choose(batch, version, call)
         if choice is BY_ENTRY:
             try:
-                values = self._by_entry(version, batch)
+                part = _outputs(version, call)
+                values = self._by_entry(version, batch, part)
             except Exception:  # noqa: BLE001 (it is raised again)
                 values = None
             if values is not None:
-                return DoneFuture(dict(zip(version.outputs, values)))  # noqa: B905 (as above)
+                return DoneFuture(part.answers(values))
             choice = self._policy.weigh(batch, version, call)
         return self._submit(version, batch, choice, call)
 
@@ -114,37 +123,41 @@ class Direct:
         """The seconds that a call with this many rows should take; None if nothing is known."""
         return self._costs.seconds(version, rows)
 
-    def timed_natively(self, version: ModelVersion, data: object, number: int) -> Answers:
+    def timed_natively(
+        self, version: ModelVersion, data: object, number: int, part: OutputsEntry
+    ) -> Answers:
         """A call by the entry that machine code has counted, and that is looked at."""
         batch = version.read(data)
         try:
-            values = self._timed(version, batch, number)
+            values = self._timed(version, batch, part, number)
         except Exception:
             version.refused(batch)
             raise
         if values is None:  # closed meanwhile; the version may have gone, too, but has the call
-            choice = self._policy.weigh(batch, version, PLAIN)
-            return self._answer(version, batch, choice, PLAIN)
-        return dict(zip(version.outputs, values, strict=True))
+            call = Call.of(version, part.outputs)
+            return self._answer(version, batch, self._policy.weigh(batch, version, call), call)
+        return part.answers(values)
 
-    def _by_entry(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+    def _by_entry(self, version: ModelVersion, batch: Batch, part: OutputsEntry) -> Outputs | None:
         """The outputs by the plan's entry; None where it has been closed meanwhile."""
         entry = version.entry
-        function = entry.function
-        if function is None:
+        function = part.function
+        if function is None or entry.function is None:
             return None
         number = entry.tick()
         try:
             looked = not number & entry.rest & UNTIMED
-            return self._timed(version, batch, number) if looked else function(batch.data)
+            return self._timed(version, batch, part, number) if looked else function(batch.data)
         except Exception:
             version.refused(batch)
             raise
 
-    def _timed(self, version: ModelVersion, batch: Batch, number: int = 0) -> Outputs | None:
+    def _timed(
+        self, version: ModelVersion, batch: Batch, part: OutputsEntry, number: int = 0
+    ) -> Outputs | None:
         """A call by the entry that is looked at; of some, with a look at what is due."""
-        function = version.entry.function
-        if function is None:
+        function = part.function
+        if function is None or version.entry.function is None:
             return None
         start = version.clock()
         values = function(batch.data)
@@ -152,7 +165,10 @@ class Direct:
         version.timed(batch, seconds)
         if not number & UNTIMED:
             learn_release(function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
-            self._learn(version, batch, seconds)
+            # Some outputs take less: the whole takes that long at least.
+            least = self.expected(version, batch.rows or 1) or self._policy.settings.instant
+            whole = function is version.entry.function or seconds > least
+            (self._learn if whole else self._do_due)(version, batch, seconds)
         return values
 
     def _answer(self, version: ModelVersion, batch: Batch, choice: Choice, call: Call) -> Answers:
@@ -208,6 +224,12 @@ class Direct:
     ) -> None:
         """Learn from one call in so many what they take, and do what is due."""
         self._policy.learn(version, batch, seconds)
+        self._do_due(version, batch, seconds, calls)
+
+    def _do_due(
+        self, version: ModelVersion, batch: Batch, seconds: float, calls: int = SAMPLE
+    ) -> None:
+        """Do what is due after so many calls that took about as long as this one."""
         self._costs.spend(version, seconds * (calls - 1))
         if self._catalog.departed:
             self._catalog.sweep()
@@ -215,6 +237,11 @@ class Direct:
         self._memory.rebook(version)
         if version.learned.inline_ok is not (version.entry.function is not None):
             version.open()
+
+
+def _outputs(version: ModelVersion, call: Call) -> OutputsEntry:
+    """The outputs of a call, and what computes them at once."""
+    return version.entry if call.outputs is None else version.part(call.outputs)
 
 
 def _part(plan: Plan, call: Call) -> Plan:

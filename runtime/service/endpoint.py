@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -21,6 +21,8 @@ log = logging.getLogger("pretzel.runtime")
 _NAME = re.compile(r"[^@\s]{1,200}")
 #: Before the address of a version that is held: names cannot begin with it.
 HELD = "@"
+#: Time for watches and kept answers to begin, before it is told that models are served.
+SETTLE_SECONDS = 10.0
 
 
 class Endpoint(NamedTuple):
@@ -53,6 +55,9 @@ class Endpoints:
         #: What was put together of all this, by whom. It is a new dict when a change is over, so
         #: that nothing in it is older than that.
         self.opened: dict[object, dict[str, Any]] = {}
+        #: Each waits up to so many seconds for what has to be done beside the calls of what is in
+        #: service now, such as keeping answers; true if it is done.
+        self.followers: list[Callable[[float], bool]] = []
         #: True if the runtime takes no more calls.
         self.closed = False
         self.lock = RLock()
@@ -79,6 +84,10 @@ class Endpoints:
         with self.lock:
             self.changes += 1
             self.opened = {}
+
+    def settle(self, seconds: float) -> bool:
+        """Wait until what follows the changes has followed; true if it has."""
+        return all(follow(seconds) for follow in tuple(self.followers))
 
     def check_open(self) -> None:
         """Raise RuntimeClosed where no more calls are taken."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
+
+import numpy as np
 
 from flour.data.batch import DOCUMENT, Batch, BatchReader, Form
 
@@ -37,21 +39,44 @@ class Counter:
         return int(repr(self.calls)[6:-1]) - 1  # "count(12)": looking must not count
 
 
-class InlineEntry:
-    """The part of a version that calls by the entry read, in Python and in machine code.
+class OutputsEntry:
+    """Some outputs of a version, and the call that computes them.
 
     runtime.service.native_predict reads the slots where CPython keeps them.
     """
 
+    __slots__ = ("function", "outputs", "places")
+
+    def __init__(
+        self,
+        function: Callable[[object], Outputs] | None,
+        outputs: tuple[str, ...],
+        among: Sequence[str],
+    ) -> None:
+        #: It answers with `among`; None while batches have to go another way.
+        self.function, self.outputs = function, outputs
+        self.places = np.array([among.index(name) for name in outputs], np.int64)
+
+    def answers(self, values: Outputs) -> dict[str, Any]:
+        """These outputs by name, of what the call has answered."""
+        return {name: values[at] for name, at in zip(self.outputs, self.places)}  # noqa: B905
+
+
+class InlineEntry(OutputsEntry):
+    """The part of a version that calls by the entry read, in Python and in machine code.
+
+    As a part it is the whole: its call is the plan's entry.
+    """
+
     __slots__ = (
-        *("calls", "function", "inline_characters", "inline_rows", "named", "outputs", "rest"),
-        *("text", "tick", "vector", "watched"),
+        *("calls", "inline_characters", "inline_rows", "named", "parts", "rest", "text", "tick"),
+        *("vector", "watched"),
     )
 
     def __init__(self, reader: BatchReader, outputs: tuple[str, ...], counter: Counter) -> None:
-        #: The plan's entry; None while batches have to go another way.
-        self.function: Callable[[object], Outputs] | None = None
-        self.outputs = outputs
+        super().__init__(None, outputs, outputs)
+        #: Parts that were asked for, by their outputs: a tuple of names, or one name.
+        self.parts: dict[tuple[str, ...] | str, OutputsEntry] = {}
         self.calls, self.tick = counter.calls, counter.tick
         self.vector, self.text, self.named = reader.vector, reader.text, reader.by_column
         #: How many rows, and how many characters of documents, may take the entry.

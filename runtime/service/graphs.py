@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from flour.core.node import Node, topological
 from flour.data.batch import Batch, Form
 from flour.data.coerce import coerce
 from flour.language.flow import Flow
@@ -41,8 +42,13 @@ _OPERATORS = frozenset({"ModelCall", "Deferred", "Fetch", "Choose", "ChooseText"
 
 def is_graph(source: object) -> bool:
     """True if a program names models, waits, or leaves branches out."""
-    known = type(source).__name__ in ("Flow", "LateFlow")  # importers' flows make nodes when asked
-    return known and any(item.op.name in _OPERATORS for item in source.nodes())  # type: ignore[attr-defined]  # it is a flow
+    if type(source).__name__ not in ("Flow", "LateFlow"):  # importers' flows make nodes when asked
+        return False
+    nodes: list[Node] = source.nodes()  # type: ignore[attr-defined]  # it is a flow
+    branches = (item.inputs for item in nodes if item.op.name == "Where")
+    behind = ({*topological(i[1:])}.difference(topological(i[:1])) for i in branches)
+    refusing = any(each.op.refuses_rows() for items in behind for each in items)
+    return refusing or any(item.op.name in _OPERATORS for item in nodes)
 
 
 def waits(plan: Plan) -> bool:

@@ -47,7 +47,7 @@ class MemoryStats(NamedTuple):
 
     budget: int | None
     used: int
-    """Bytes of parameters, each once, and of plans in memory."""
+    """Bytes of parameters, each once, and of plans in memory; not counted without a budget."""
     resident: int
     dropped: int
     """Plans in memory now, and registered ones that are not."""

@@ -13,6 +13,7 @@ has this function once it has the first such entry.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -25,37 +26,101 @@ from oven.entry.interpreter import slots
 from oven.entry.parts import PARTS
 from runtime.routing.mirror import Mirror
 from runtime.routing.pairs import Answers
-from runtime.service.entry import InlineEntry
+from runtime.service.call import BETWEEN_SECONDS
+from runtime.service.entry import InlineEntry, OutputsEntry
 from runtime.service.version import ModelVersion
 
 #: The slots of a version's entry that the code reads: see runtime.service.entry.
 _SLOTS = (
-    *("function", "calls", "outputs", "inline_rows", "inline_characters"),
+    *("function", "calls", "outputs", "inline_rows", "inline_characters", "parts", "places"),
     *("vector", "text", "named", "rest", "watched"),
+)
+#: Words by which arguments are known, as the texts of callers intern them.
+_WORDS = (
+    *("name", "data", "outputs", "timeout", "priority", "engine", "headers", "tenant"),
+    "inline",
 )
 #: The slots of a mirror, and what copies an array.
 _MIRROR_SLOTS, _COPY = ("version", "names", "joined", "waiting", "shed", "most"), np.ndarray.copy
 _FLOAT64 = np.dtype(np.float64)
+#: The arguments. Where an entry answers on the caller's thread, headers, a tenant, a priority and a
+#: deadline that is not close change nothing. A list of outputs is made a tuple before anything is
+#: looked up, as that may run anybody's code.
+_ARGUMENTS = """\
+name, data, asked, owned, bare, fits = 0, 0, 0, 0, True, count <= 2
+if count > 0:
+    name = ld_int64(arguments, 0)
+if count > 1:
+    data = ld_int64(arguments, 1)
+if names != 0:
+    for place in range(names.SIZE):
+        word, value = ld_int64(names, TUPLE_ITEMS + place), ld_int64(arguments, count + place)
+        if word == table.WORD_DATA and data == 0:
+            data = value
+        elif word == table.WORD_NAME and name == 0:
+            name = value
+        elif word == table.WORD_OUTPUTS:
+            asked = value
+        elif word == table.WORD_HEADERS or word == table.WORD_TENANT:
+            bare = bare and value == Py_None
+        elif word == table.WORD_TIMEOUT or word == table.WORD_PRIORITY or word == table.WORD_ENGINE:
+            if value != Py_None:
+                bare, given = False, value.TYPE
+                if word == table.WORD_ENGINE:
+                    fits = fits and value == table.WORD_INLINE
+                elif word == table.WORD_PRIORITY:
+                    fits = fits and given == PyLong_Type
+                elif given == PyFloat_Type:
+                    fits = fits and value.FLOAT_VALUE * 1000000.0 >= float64(table.NEAR)
+                else:
+                    fits = fits and given == PyLong_Type and PyLong_AsLong(value) > 0
+        else:
+            fits = False
+fits = fits and name != 0 and data != 0
+if asked == Py_None:
+    asked = 0
+if fits and asked != 0:
+    bare = False
+    if asked.TYPE == PyList_Type:
+        owned = PyList_AsTuple(asked)
+        if owned == 0:
+            return 0
+        asked = owned
+    if asked.TYPE == PyTuple_Type:
+        for place in range(asked.SIZE):
+            each = ld_int64(asked, TUPLE_ITEMS + place)
+            fits = fits and each.TYPE == PyUnicode_Type
+    else:
+        fits = fits and asked.TYPE == PyUnicode_Type
+"""
 #: Whom the call is for, and whether it may go by the shortest way.
 _LOOK = """\
 def native_predict(self, arguments, count, names):
     table = self.ARRAY_DATA
-    pair = stack_words(3)
+    pair = stack_words(4)
     known = False
-    version, entry, call, data, mirror = 0, 0, 0, 0, 0
-    if count == 2 and names == 0:
-        name, data = ld_int64(arguments, 0), ld_int64(arguments, 1)
-        if name.TYPE == PyUnicode_Type:
-            version = PyDict_GetItemWithError(table.ROUTES, name)
-            if version == 0:
-                mirror = PyDict_GetItemWithError(table.MIRRORS, name)
-                if mirror != 0:
-                    version = ld_int64(mirror, table.AT_VERSION)
+    version, entry, part, call, mirror = 0, 0, 0, 0, 0
+    $arguments
+    if fits and name.TYPE == PyUnicode_Type:
+        version = PyDict_GetItemWithError(table.ROUTES, name)
+        if version == 0 and bare:
+            mirror = PyDict_GetItemWithError(table.MIRRORS, name)
+            if mirror != 0:
+                version = ld_int64(mirror, table.AT_VERSION)
     if version != 0:
         entry = ld_int64(version, table.AT_ENTRY)
+        part = entry
         call = ld_int64(entry, table.AT_FUNCTION)
         if call.TYPE != PyCFunction_Type:
             version = 0
+        elif asked != 0:
+            part = PyDict_GetItemWithError(ld_int64(entry, table.AT_PARTS), asked)
+            if part != 0:
+                call = ld_int64(part, table.AT_FUNCTION)
+            if part == 0 or call.TYPE != PyCFunction_Type:
+                version = 0
+    if owned != 0:
+        Py_DecRef(owned)
     if version != 0:
         kind, yes = data.TYPE, Py_True
         named = ld_int64(entry, table.AT_NAMED) == yes
@@ -107,6 +172,7 @@ def native_predict(self, arguments, count, names):
                 known = kind == PyUnicode_Type or first == Py_None
                 known = known or kind == PyDoubleArrType_Type
     if not known:
+        PyErr_Clear()
         return PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
 """
 #: Count the call, make it, name the answers. What is used is held: the version may go meanwhile.
@@ -115,11 +181,12 @@ _ANSWER = """\
     if ticket == 0:
         return 0
     number = PyLong_AsLong(ticket)
-    outputs, joined = ld_int64(entry, table.AT_OUTPUTS), False
+    outputs, joined = ld_int64(part, table.AT_OUTPUTS), False
     if mirror != 0:
         outputs, joined = ld_int64(mirror, table.AT_NAMES), ld_int64(mirror, table.AT_JOINED) == yes
         Py_IncRef(mirror)
     Py_IncRef(version)
+    Py_IncRef(part)
     Py_IncRef(call)
     made = 0
     rest = PyLong_AsLong(ld_int64(entry, table.AT_REST))
@@ -135,6 +202,8 @@ _ANSWER = """\
             both = answers
             if mirror != 0:
                 Py_IncRef(both)
+            places = ld_int64(part, table.AT_PLACES)
+            chosen = places.ARRAY_DATA
             $named_answers(outputs)
             if mirror != 0:
                 if made != 0:
@@ -150,6 +219,7 @@ _ANSWER = """\
         Py_DecRef(mirror)
     Py_DecRef(ticket)
     Py_DecRef(call)
+    Py_DecRef(part)
     Py_DecRef(version)
     return made
 """
@@ -240,7 +310,8 @@ _LOOKED = """\
 st_int64(pair, 0, version)
 st_int64(pair, 1, data)
 st_int64(pair, 2, ticket)
-made = PyObject_Vectorcall(table.TIMED, pair, 3, 0)
+st_int64(pair, 3, part)
+made = PyObject_Vectorcall(table.TIMED, pair, 4, 0)
 """
 _MIRRORED = """\
 st_int64(pair, 0, mirror)
@@ -252,8 +323,12 @@ if turn == 0:
 else:
     Py_DecRef(turn)
 """
+#: The answers in the order that was asked for.
+_NAMED = PARTS["named_answers"].replace("ITEMS + place))", "ITEMS + ld_int64(chosen, place)))")
 _PARTS = {
     **PARTS,
+    "arguments": _ARGUMENTS,
+    "named_answers": _NAMED,
     "noted": _NOTED,
     "row_copy": _ROW_COPY,
     "plain": _PLAIN,
@@ -278,15 +353,15 @@ def open_native_predict(
     routes: dict[str, ModelVersion],
     mirrors: dict[str, Mirror],
     general: Predict,
-    timed: Callable[[ModelVersion, object, int], Answers],
+    timed: Callable[[ModelVersion, object, int, OutputsEntry], Answers],
     mirrored: Callable[[Mirror, object, dict[str, Any]], object],
 ) -> Predict | None:
     """`predict` over these routes, or None where this interpreter can have no such function.
 
     `general(...)` is called for whatever it does not do itself, and for one call in so many
-    `timed(version, row, number)`. A name that is no route may have a mirror: what that version
-    answers is
-    noted for its shadow, by `mirrored(mirror, row, answers)` where machine code cannot.
+    `timed(version, row, number, part)`. A name that is no route may have a mirror: what that
+    version answers is noted for its shadow, by `mirrored(mirror, row, answers)` where machine code
+    cannot.
     """
     at_entry, places = slots(ModelVersion, ("entry",)), slots(InlineEntry, _SLOTS)
     mirror_places = slots(Mirror, _MIRROR_SLOTS)
@@ -300,7 +375,8 @@ def open_native_predict(
         noted = zip(_MIRROR_SLOTS, mirror_places, strict=True)
         words |= {f"AT_{name.upper()}": place for name, place in noted}
         words |= {"MIRRORS": id(mirrors), "MIRRORED": id(mirrored), "COPY": id(_COPY)}
-        words["FLOAT64"] = id(_FLOAT64)
+        words |= {f"WORD_{each.upper()}": id(sys.intern(each)) for each in _WORDS}
+        words |= {"FLOAT64": id(_FLOAT64), "NEAR": round(BETWEEN_SECONDS * 1e6)}
         return Contents(words, (routes, mirrors, general, timed, mirrored))
 
     return native_function(_TEMPLATE, fill, _STYLE)

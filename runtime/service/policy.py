@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from flour.data.batch import DOCUMENT, Batch, Form
-from runtime.service.call import NONBLOCKING, PLAIN, Call
+from runtime.service.call import BETWEEN_SECONDS, PLAIN, Call
 from runtime.service.costs import Costs
 from runtime.service.engines import CORES, Engines
 from runtime.service.version import ModelVersion
@@ -22,13 +22,13 @@ from scheduler import Ask, Decision, Engine, Settings, choose
 
 #: A single row that takes longer than this is worth a look at the queue and the deadline.
 DIRECT_SECONDS = 500e-6
-#: How long a call with a timeout computes between two looks at the clock.
-BETWEEN_SECONDS = 5e-3
 #: Documents up to this length take some 50 us at most.
 SHORT_CHARACTERS = 1 << 12
 #: So many calls that are alike follow the decision for the one before them: what is measured
 #: changes little from one to the next, and deciding takes as long as computing some hundred rows.
 ALIKE = 32
+#: Sizes of calls whose decisions are kept.
+SIZES = 16
 NOT_HERE = "its code or its parameters are not here yet, and the caller must not be held up"
 
 
@@ -68,10 +68,10 @@ class Policy:
 
     def choose(self, batch: Batch, version: ModelVersion, call: Call) -> Choice:
         """The engine of a batch; Overloaded if it would only be refused later."""
-        if call is PLAIN or call is NONBLOCKING:
+        if call is PLAIN or call.is_usual:
             entry = version.entry
             takes = entry.function is not None and (batch.kind is _ROW or entry.takes(batch))
-            if takes and (call is PLAIN or self._is_over_at_once(batch, version)):
+            if takes and (call.blocking or self._is_over_at_once(batch, version)):
                 return BY_ENTRY
         version.seen(batch)
         if call is PLAIN and self._is_undivided(batch, version):
@@ -121,17 +121,20 @@ class Policy:
         return choose(ask, self._engines.load(version.owner), self.settings)
 
     def _decided(self, version: ModelVersion, call: Call, rows: int) -> Decision:
-        """The decision for a call; that for the last one if it was alike, a few times."""
+        """The decision for a call; that for the last one of its size if alike, a few times."""
         explore = self._costs.explore(version)
         facts = (rows, call, self._engines.inline_callers, self._engines.load(version.owner))
         learned = version.learned
-        last = learned.decided
+        last = learned.decided.get(rows)
         if last is not None and explore is None and last[0] == facts and last[2] > 0:
-            learned.decided = (facts, last[1], last[2] - 1)
+            learned.decided[rows] = (facts, last[1], last[2] - 1)
             return last[1]
         decision = self.decide(version, call, rows, explore)
-        known = explore is None and decision.seconds is not None
-        learned.decided = (facts, decision, ALIKE) if known else None
+        learned.decided.pop(rows, None)
+        if explore is None and decision.seconds is not None:
+            if len(learned.decided) >= SIZES:
+                learned.decided.clear()
+            learned.decided[rows] = (facts, decision, ALIKE)
         return decision
 
     def learn(self, version: ModelVersion, batch: Batch, seconds: float) -> None:
@@ -176,8 +179,8 @@ def _in_time(decision: Decision, call: Call, rows: int) -> Decision:
     if call.deadline is None or not decision.seconds:
         return decision
     most = max(1, int(rows * BETWEEN_SECONDS / decision.seconds))
-    least = min(most, decision.least_rows)
-    return decision._replace(chunk_rows=min(most, decision.chunk_rows), least_rows=least)
+    chunk = most if decision.engine is Engine.INLINE else min(most, decision.chunk_rows)
+    return decision._replace(chunk_rows=chunk, least_rows=min(most, decision.least_rows))
 
 
 def is_compiled_for(version: ModelVersion, batch: Batch) -> bool:

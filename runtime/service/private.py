@@ -43,6 +43,7 @@ _TYPES = frozenset({
     *("ndarray", "NoneType", "NAType", "NaTType", "Decimal", "Fraction", "date", "datetime"),
     *("time", "Timestamp", "Timedelta", "Series", "DataFrame", "Table", "array", "null", "nan"),
 })  # fmt: skip
+_RAISED = {name for name in _TYPES if name.endswith(("Error", "Exception", "Iteration"))}
 #: Words of what tells a type, a place or a size, and the names of fields of requests.
 _WORDS = """
     a among an as at block byte bytes cast column columns different dimension dimensions dtype
@@ -50,12 +51,12 @@ _WORDS = """
     lists missing no none None nothing number numbers of one outputs place row rows several shape
     single sparse splines text texts the their than two value values NaN
 """
-_NAMES = "$ id inputs instances outputs data shape name datatype parameters timeout explain"
+_NAMES = "$ id input inputs instances outputs data shape name datatype parameters timeout explain"
 _SAYABLE, _FIELDS = _TYPES.union(_WORDS.split()), _TYPES.union(_NAMES.split())
 _SIZES = re.compile(
     r"\d[\d,]* (?:rows?|values|columns|cells|fields|bytes|elements|digits|dimensions|times|"
     r"characters|inputs)\b(?: of \d+)?|shape [\[(][\d, ]*[\])]|\b(?:byte|has|got|rows of) \d+|"
-    r": \d+\b|\[\d+\]|\b(?:row|column) \d+|dtype [<>|=]?\w+(?:\[\w+\])?"
+    r": \d+\b|(?<=\w)\[\d+\]|\b(?:row|column) \d+|dtype [<>|=]?\w+(?:\[\w+\])?"
 )
 #: What msgspec and the standard library say of broken JSON, which quotes nothing but its signs.
 _JSON = re.compile(
@@ -174,11 +175,16 @@ def _kept_names(item: Node) -> frozenset[str]:
 
 
 def redacted(
-    error: BaseException, inputs: Mapping[str, Type], names: Iterable[str] = ()
+    error: BaseException,
+    inputs: Mapping[str, Type],
+    names: Iterable[str] = (),
+    *,
+    data: bool = False,
 ) -> BaseException:
     """The error without values, and without the errors it came from; another for foreign ones.
 
-    What it quotes of the columns of these inputs and of other `names` stays.
+    What it quotes of the columns of these inputs and of other `names` stays; nothing that was
+    found does where that may be `data`, such as a line of a file.
     """
     error.__cause__ = error.__context__ = None
     if isinstance(error, SchedulerError | MemoryError) or not isinstance(error, Exception):
@@ -197,7 +203,7 @@ def redacted(
     before = error.what, error.where, error.found, error.hint
     error.what = _masked(error.what, known)
     error.where = error.where and _place(_masked(error.where, known), known)
-    error.found = error.found and plain(error.found, known)
+    error.found = plain(error.found, known) if error.found and not data else None
     hint = str(error.hint or "")
     if hint.startswith("did you mean") and _masked(hint, known) != hint:
         error.hint = None
@@ -211,6 +217,9 @@ def plain(found: str, known: Collection[str]) -> str | None:
     """The value's description if it has types, sizes and known names only, else its type."""
     if _JSON.fullmatch(found):
         return found
+    kind = re.match(r"(?:an? )?(\w+)", found)
+    if kind and kind[1] in _RAISED:
+        return kind[1]  # a function may say anything
     names, of = {each for each in known if each[:1].isalpha()}, "outputs: "
     parts = found.removeprefix(of).split(", ")
     if not names.isdisjoint(parts):
@@ -222,7 +231,6 @@ def plain(found: str, known: Collection[str]) -> str | None:
     words = _WORD.findall(rest)
     if not any(each in found for each in "'\"`") and all(map(_SAYABLE.__contains__, words)):
         return found
-    kind = re.match(r"(?:an? )?(\w+)", found)
     if kind and kind[1] in _TYPES:
         return kind[1]
     return "a number" if _NUMBER.fullmatch(found) else "a text" if found[0] in "'\"" else None

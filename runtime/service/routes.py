@@ -18,6 +18,7 @@ from runtime.routing.pairs import Answers
 from runtime.routing.route import Route
 from runtime.routing.row import PLAIN, names_by_position
 from runtime.routing.shadows import Shadows, ShadowStats
+from runtime.service.asking import unkept
 from runtime.service.endpoint import Endpoints
 from runtime.service.engines import Engines
 from runtime.service.experiments import Experiments
@@ -57,13 +58,14 @@ class Routes(Histories):
         """`ask` answers for shadows; `switched` is called when another version may answer."""
         super().__init__(clock)
         self._endpoints, self._switched = endpoints, switched
-        #: What keeps the answers of endpoints, by name; see runtime.provenance.
-        self._keepers: dict[str, Keeper] = {}
+        #: The keepers of endpoints' answers, by name and kind: "answers" (runtime.provenance) and
+        #: "feedback" (runtime.feedback).
+        self._keepers: dict[str, dict[str, Keeper]] = {}
         #: Endpoints of whose calls the tenant is wanted, with how many want it.
         self.by_tenant: Counter[str] = Counter()
         self.experiments = experiments = Experiments(endpoints, self, self.refresh)
         hand_over = partial(engines.elsewhere, priority=LOWEST)
-        self.shadows = Shadows(ask, hand_over, experiments.observers, self._may_wait)
+        self.shadows = Shadows(unkept(ask), hand_over, experiments.observers, self._may_wait)
         #: What machine code answers although there is a route.
         self.mirrors = Mirrors(
             *(endpoints, self._histories, self.shadows, experiments.tallies, experiments.pairs)
@@ -135,8 +137,9 @@ class Routes(Histories):
     def check_route(self, name: str, route: Route) -> None:
         """Raise unless the versions of a route are there, and its conditions can be read."""
         for address in route.addresses:
-            version = self._endpoints.find(address)
-            if version.owner != address or version.name != name:
+            foreign = "@" not in address and name in self._endpoints.champions
+            version = None if foreign else self._endpoints.find(address)
+            if version is None or version.owner != address or version.name != name:
                 raise BadRegistration(
                     f"a route of {name!r} names its versions: the one in service may change",
                     found=repr(address),
@@ -171,7 +174,8 @@ class Routes(Histories):
                 self._hold(name)  # it may hide less
             else:
                 self._histories.pop(name, None)
-                for each in (self._keepers.pop(name, None), *self.experiments.forget(name)):
+                keepers = self._keepers.pop(name, {})
+                for each in (*keepers.values(), *self.experiments.forget(name)):
                     if each is not None:
                         each.end()
                 self.mirrors.refresh(name)
@@ -190,19 +194,23 @@ class Routes(Histories):
     def close(self) -> None:
         """Ask shadows no more; let all answers that were noted be written, and rollouts end."""
         self.shadows.close()
-        ends: list[Keeper | Judged] = [*dict.fromkeys(self._keepers.values())]
+        ends: list[Keeper | Judged] = [e for name in self._keepers for e in self.keepers(name)]
         for each in (*ends, *self.experiments.rollouts.values()):
             each.end()
 
     # --- what is done beside each answer -------------------------------------------------------
 
-    def keeper(self, name: str) -> Keeper | None:
-        """The keeper of an endpoint's answers."""
-        return self._keepers.get(name)
+    def keeper(self, name: str, kind: str = "answers") -> Keeper | None:
+        """The keeper of an endpoint's answers, or another kind of one."""
+        return self._keepers.get(name, {}).get(kind)
+
+    def keepers(self, name: str) -> tuple[Keeper, ...]:
+        """All keepers of an endpoint."""
+        return tuple(self._keepers.get(name, {}).values())
 
     def why(self, answer: str) -> Any:
         """The facts about a kept answer, by its id."""
-        for keeper in dict.fromkeys(self._keepers.values()):
+        for keeper in [each for name in self._keepers for each in self.keepers(name)]:
             if (found := keeper.why(answer)) is not None:
                 return found
         raise UnknownEndpoint(
@@ -211,12 +219,12 @@ class Routes(Histories):
             hint="it was dropped, erased or damaged, or its folder is not open: keep(name, folder)",
         )
 
-    def put_keeper(self, name: str, keeper: Keeper | None) -> None:
+    def put_keeper(self, name: str, keeper: Keeper | None, kind: str = "answers") -> None:
         """Let an endpoint's answers be kept by this from the next call on, or no more."""
         with self._changing, self._endpoints.lock:
-            before = self._keepers.pop(name, None)
+            before = self._keepers.setdefault(name, {}).pop(kind, None)
             if keeper is not None:
-                self._keepers[name] = keeper
+                self._keepers[name][kind] = keeper
             self._hold(name)
         if before is not None:
             before.end()
@@ -232,7 +240,7 @@ class Routes(Histories):
         if name not in self._endpoints.champions:
             return
         private = self._endpoints.champions[name].private
-        held = name in self._keepers or self.by_tenant[name] > 0 or bool(private)
+        held = bool(self.keepers(name)) or self.by_tenant[name] > 0 or bool(private)
         self._endpoints.hold(name, held=held, direct=self.routed(name) is None)
         self.mirrors.refresh(name)
 

@@ -111,7 +111,7 @@ class Stacks:
                 made = Tallied(made, noting)
             if version.owner == route.champion and route.shadow is not None:
                 made = Shadowed(made, routes.mirrors, route)
-        keeper = routes.keeper(version.name)
-        if keeper is not None:
-            made = KeepingAnswers(made, keeper)
+        keepers = routes.keepers(version.name)
+        if keepers:
+            made = KeepingAnswers(made, keepers)
         return Tenanted(made) if routes.by_tenant[version.name] > 0 else made

@@ -25,8 +25,9 @@ from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Form
 from oven import Plan
 from runtime.errors import BadRegistration
-from runtime.service.entry import RARE, UNTIMED, Counter, InlineEntry
+from runtime.service.entry import RARE, UNTIMED, Counter, InlineEntry, OutputsEntry
 from runtime.service.private import private_columns, spelt
+from scheduler import Settings, cores
 
 if TYPE_CHECKING:
     from oven.entry.array_entry import Call
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 #: Batches that make native code touch less than this take some 20 us at most and go to the entry
 #: like single rows; so do those that were seen to take no longer than INLINE_SECONDS.
 INLINE_BYTES = 1 << 20
-INLINE_SECONDS = 50e-6
+#: Before a call has taken so long, helpers would gain nothing: they have to be asked first.
+INLINE_SECONDS = min(
+    Settings().instant, Settings().native_dispatch * cores() / max(cores() - 1, 1e-9)
+)
 #: Notes that are numbers, for front ends: seconds, and counts.
 _NUMBERS = dict.fromkeys(("batch_wait", "batch_objective"), is_number)
 _NUMBERS |= dict.fromkeys(("batch_rows", "cache_bytes"), is_count)
@@ -45,6 +49,8 @@ _NUMBERS |= dict.fromkeys(("batch_rows", "cache_bytes"), is_count)
 COARSE_SECONDS = 20e-6
 #: Nothing is concluded from a call about one that is larger by more than this factor.
 _FARTHER = 4
+#: Choices of outputs that a version keeps calls for, each under its names in their order.
+_MOST_PARTS = 64
 
 
 class Compiling(NamedTuple):
@@ -87,9 +93,9 @@ class Learned:
         #: Whether they are over before they could be handed over, so that event loops may make
         #: them, too. Until one was measured, this is what the code says of itself.
         self.nonblocking = False
-        #: What a decision was about, the decision, and for how many calls alike it still stands;
-        #: and the decision that a call followed.
-        self.decided: tuple[tuple[object, ...], Decision, int] | None = None
+        #: By rows what a decision was about, the decision, and for how many calls alike it still
+        #: stands; and the decision that a call followed.
+        self.decided: dict[int, tuple[tuple[object, ...], Decision, int]] = {}
         self.decision: Decision | None = None
 
 
@@ -247,10 +253,33 @@ class ModelVersion:
         opened = plan.entry()
         work = plan.code.entry_work if isinstance(opened, BuiltinFunctionType) else None
         self.residence.opened, learned = opened, self.learned
+        whole = OutputsEntry(opened, self.outputs, self.outputs)
+        self.entry.parts[self.outputs] = whole
+        if len(self.outputs) == 1:
+            self.entry.parts[self.outputs[0]] = whole
         learned.row_work, learned.entry_work = plan.code.row_work, work
         learned.native = work is not None
         learned.nonblocking = work is not None and work < INLINE_BYTES
         self.entry.inline_rows = self._least_rows()
+
+    def part(self, names: tuple[str, ...]) -> OutputsEntry:
+        """The call for these outputs: of a plan of their own, or the whole until that is there."""
+        found = self.entry.parts.get(names)
+        if found is not None:
+            return found
+        with self.residence.lock:
+            plan, opened = self.residence.plan, self.entry.function
+            alone = None if plan is None else plan.variants.of_outputs(names)
+            if alone is None:
+                found = OutputsEntry(opened, names, self.outputs)
+            else:
+                found = OutputsEntry(alone.entry(), names, [*alone.outputs])
+            stays = opened is not None and plan is not None and plan.variants.is_settled(names)
+            if stays and len(self.entry.parts) < _MOST_PARTS:
+                self.entry.parts[names] = found
+                if len(names) == 1:  # without a list, too
+                    self.entry.parts[names[0]] = found
+        return found
 
     def unpin(self) -> None:
         """End a call that pinned the plan; until then, the call keeps the version, too."""
@@ -268,6 +297,7 @@ class ModelVersion:
         with residence.lock:
             plan = residence.plan
             self.entry.function = residence.opened = residence.plan = None
+            self.entry.parts.clear()
         if plan is not None:
             self.reader.nulls.learn()
             plan.program.release()

@@ -12,20 +12,26 @@ from oven.plans.arrow import answers_batch
 GROUP = 8192
 
 
+def arrow() -> Any:
+    """The package pyarrow, with its readers of CSV and Parquet."""
+    try:
+        import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ModuleNotFoundError as problem:
+        raise ParameterError(
+            "values are written by pyarrow",
+            found=f"no {problem.name}",
+            hint="pip install 'pretzel-runtime[arrow]'",
+        ) from None
+    return pa
+
+
 class ArrowSink:
     """Writes a column `value` in groups of rows: a number, a text, or a list of numbers each."""
 
     def __init__(self, to: Path | BinaryIO, *, parquet: bool) -> None:
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet
-        except ModuleNotFoundError as problem:
-            raise ParameterError(
-                "values are written by pyarrow",
-                found=f"no {problem.name}",
-                hint="pip install 'pretzel-runtime[arrow]'",
-            ) from None
-        self._arrow, self._parquet = pa, parquet
+        self._arrow, self._parquet = arrow(), parquet
         self._file: Any = _opened(to) if isinstance(to, Path) else to
         self._path = to if isinstance(to, Path) else None
         self._writer: Any = None

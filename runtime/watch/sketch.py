@@ -67,6 +67,12 @@ class NumbersSketch(NamedTuple):
             below[-1] += np.count_nonzero(part == part)  # noqa: PLR0124 (NaN differs from itself)
         return np.diff(below), len(values) - int(below[-1])
 
+    def bins(self, values: NDArray[Any]) -> Counts:
+        """The bin of each value; behind all, that of missing ones."""
+        values = as_floats(values)
+        missing, found = np.isnan(values), np.searchsorted(self.edges, values)
+        return np.where(missing, len(self.edges) + 1, found)
+
 
 class WordsSketch(NamedTuple):
     """A column of words: the most frequent ones, counts of these, of other known ones, of unseen.
@@ -107,6 +113,14 @@ class WordsSketch(NamedTuple):
             other = len(self.top) + (text not in self.known)
             counts[places.get(text, other)] += count
         return counts, missing
+
+    def bins(self, values: NDArray[Any]) -> Counts:
+        """The bin of each value; behind all, that of missing ones."""
+        codes, distinct = numbered_objects(values.astype(object, copy=False))
+        size, top = len(self.top), {word: place for place, word in enumerate(self.top)}
+        places = {**dict.fromkeys(self.known, size), **top}
+        bins = [size + 2 if e is None else places.get(str(e), size + 1) for e in distinct]
+        return np.array(bins, np.int64)[codes]
 
 
 Sketch = NumbersSketch | WordsSketch

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from flour.core.errors import ParameterError
 from oven import Plan
 from runtime.watch.rows import Sample, Table, read_table
@@ -57,6 +59,10 @@ def training_of_tables(
         )
     found = Reference.of(sample.table)
     columns = {name: _facts(each) for name, each in found.columns.items()}
+    for name in columns.keys() & sample.table.keys():
+        values = sample.table[name]
+        if values.dtype.kind in "fiu" and not np.any(values[np.isfinite(values)] % 1):
+            columns[name]["whole"] = True
     told = Reference({n: each for n, each in found.columns.items() if not _names_rows(each)})
     return {
         "rows": rows,

@@ -31,7 +31,7 @@ from runtime.watch.observers import RowQueue, attach, detach, observers_of
 from runtime.watch.outliers import Detectors, outlier_plans
 from runtime.watch.rows import Sample, Table, loose_table, read_table, table_of, taken
 from runtime.watch.sampling import ROWS_A_MINUTE, Sampling
-from runtime.watch.segments import SegmentCell, Segments
+from runtime.watch.segments import SegmentCell, Segments, rows_in
 from runtime.watch.sketch import Counts, Reference
 from runtime.watch.statistics import Drift, Window, drift_of
 from runtime.watch.statistics import window as window_of
@@ -398,6 +398,17 @@ class Watch(Closing):
         plan = plan or self.version.plan
         columns = [each for each in self.drift() if each.column in self.reference.columns]
         return causes_of(columns, plan, self._usual.table, self._recent.table)
+
+    def moved(self, table: Table) -> NDArray[np.bool_]:
+        """A mask of rows with values that became twice as frequent in a column that alarms."""
+        rows = np.zeros(rows_in(table), bool)
+        alarming = table.keys() & {each.column for each in self.drift() if each.alarms}
+        for each in self.windows():
+            if each.column in alarming and each.column in self.reference.columns:
+                old, new = each.reference / each.reference.sum(), each.counts / each.counts.sum()
+                bins = self.reference.columns[each.column].bins(table[each.column])
+                rows |= (new > 2 * old)[bins]
+        return rows
 
     def cells(self) -> list[SegmentCell]:
         """Counts of each segment."""

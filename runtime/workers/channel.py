@@ -179,6 +179,20 @@ class Channel:
         self._gone()
 
 
+def apart(work: Callable[[], Any]) -> Future[Any]:
+    """Work on a thread of its own, as the answer of a channel."""
+    done: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except Exception as problem:  # noqa: BLE001 (it is the asker's answer)
+            done.set_exception(problem)
+
+    threading.Thread(target=run, name="pretzel-apart", daemon=True).start()
+    return done
+
+
 def _gone() -> ChannelClosed:
     return ChannelClosed("the other process has ended")
 

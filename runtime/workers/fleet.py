@@ -11,9 +11,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,17 @@ from typing import Any
 from flour.core.errors import FlourError
 from flour.language.graph_file import is_graph_file, models_of
 from runtime.errors import ChannelClosed, NotInStep, Rejected, UnknownEndpoint, in_use
+from runtime.http.watch.logs import put_level
 from runtime.http.wire.interfaces import ModelState
 from runtime.workers.channel import RemoteError
 from runtime.workers.desired import NOTHING, Name, Version
 from runtime.workers.judging import FleetExperiments, Line
 
-#: Time limit for a worker to load a plan that it tries.
-TRY_SECONDS = 60.0
-#: The same for a question: a worker that is changing a route itself may not answer before that.
+#: Time limit for a worker to load a plan that it tries, as for its import; one that hangs is ended.
+TRY_SECONDS = 600.0
+#: Time limit for a question: a worker that is changing a route itself may not answer before that.
 ASK_SECONDS = 5.0
+_LEVEL_SECONDS = 1.0
 #: A plan is rejected when this many workers have ended while trying it.
 _TRIES = 2
 
@@ -62,6 +65,7 @@ class Fleet(FleetExperiments):
         self._members: list[Member] = []
         self._index: list[Any] = []
         self._shown: Sequence[ModelState] = ()
+        self._level = ""
         self._serials = count(1)
         self._lock = threading.RLock()
 
@@ -222,7 +226,20 @@ class Fleet(FleetExperiments):
 
     def _whole(self) -> dict[str, Any]:
         names = {name: wanted.to_json() for name, wanted in self._names.items()}
-        return {"generation": self.generation, "names": names, "index": self._index}
+        state = {"generation": self.generation, "names": names, "index": self._index}
+        return {**state, "level": self._level}
+
+    def question(self, kind: str, body: Any) -> Callable[[], object] | None:
+        """Answer a worker's question; it may take long."""
+        return partial(self.put_level, **body) if kind == "level" else super().question(kind, body)
+
+    def put_level(self, level: str) -> None:
+        """Have every process log at this level: those that come later, too, or are away."""
+        with self._lock:
+            self._level = level
+            put_level(level)
+            asked = [member.line.ask("level", level) for member in self._members]
+        wait(asked, _LEVEL_SECONDS)
 
     def serving(self) -> list[Member]:
         """The workers that take requests."""

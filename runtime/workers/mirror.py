@@ -18,6 +18,7 @@ from runtime.workers.channel import End, RemoteError
 #: HTTP status for errors from the supervisor.
 _STATUS = {"UnknownModel": 404, "UnknownEndpoint": 404, "NotLoaded": 400, "NotInStep": 504}
 _STATUS |= {"Overtaken": 409, "BadCall": 400, "BadRegistration": 400}
+_STATUS |= {"EditedFile": 409, "NotWritten": 507}
 _MARGIN = 0.5
 #: Longer than any change may take: an import has 10 minutes, and following it another.
 _CHANGE_SECONDS = 900.0
@@ -26,27 +27,23 @@ _CHANGE_SECONDS = 900.0
 class IndexMirror:
     """The folder's index as sent by the supervisor, which also loads and unloads models."""
 
-    def __init__(self, channel: End, failed: Callable[[], dict[str, str]]) -> None:
-        """`failed` returns the reasons of versions that are missing here, by "name@version"."""
-        self._channel, self._failed = channel, failed
+    def __init__(self, channel: End, seen: Callable[[ModelState], ModelState]) -> None:
+        """`seen` returns the state of a version in this worker."""
+        self._channel, self._seen = channel, seen
         self._states: tuple[ModelState, ...] = ()
 
     def show(self, index: list[Any]) -> None:
         """Store the index from the supervisor."""
         self._states = tuple(ModelState(*parts) for parts in index)
 
-    def index(self) -> Sequence[ModelState]:
-        """All versions, with those that failed in this worker as unavailable."""
-        failed = self._failed()
-        if not failed:
-            return self._states
-        return tuple(self._with_failures(each, failed) for each in self._states)
+    @property
+    def loading(self) -> bool:
+        """True until the supervisor has loaded its folder once."""
+        return any(not each.name for each in self._states)
 
-    def _with_failures(self, state: ModelState, failed: dict[str, str]) -> ModelState:
-        reason = failed.get(f"{state.name}@{state.version}")
-        if reason is None:
-            return state
-        return ModelState(state.name, state.version, "UNAVAILABLE", reason, state.wanted)
+    def index(self) -> Sequence[ModelState]:
+        """All versions, as they are in this worker."""
+        return tuple(map(self._seen, self._states))
 
     def load(self, name: str) -> None:
         """Load or reload a model in every worker."""
@@ -115,12 +112,17 @@ class WorkerPeers:
 
     async def judge(self, what: str, body: Mapping[str, Any]) -> Any:
         """Ask the supervisor, which judges the rollouts of all workers."""
-        with told_to_clients():
-            asked = self._channel.ask("judge", {"what": what, "body": dict(body)})
-            return await asyncio.wait_for(asyncio.wrap_future(asked), _CHANGE_SECONDS)
+        return await self._asked("judge", {"what": what, "body": dict(body)})
 
     async def settled(self) -> None:
         """Return when all workers have followed the changes so far."""
+        await self._asked("settle")
+
+    async def put_level(self, level: str) -> None:
+        """Have all workers log at this level, and those that come later."""
+        await self._asked("level", {"level": level})
+
+    async def _asked(self, kind: str, body: object = None) -> Any:
         with told_to_clients():
-            asked = asyncio.wrap_future(self._channel.ask("settle"))
-            await asyncio.wait_for(asked, _CHANGE_SECONDS)
+            asked = self._channel.ask(kind, body)
+            return await asyncio.wait_for(asyncio.wrap_future(asked), _CHANGE_SECONDS)

@@ -19,6 +19,8 @@ from typing import Any
 from flour.core.errors import FlourError
 from objectstore import FileStore, system
 from runtime.http.server import Server
+from runtime.http.watch.logs import of_process, put_level
+from runtime.http.wire.interfaces import ModelState
 from runtime.http.wire.loop_fairness import keep_what_is_here, lock_shared
 from runtime.repository.staging_locks import WORKERS
 from runtime.routing.history import History
@@ -26,7 +28,7 @@ from runtime.routing.written import as_toml
 from runtime.runtime import Runtime
 from runtime.service.version import Compiling
 from runtime.shutdown import Ending
-from runtime.workers.channel import Channel, End, Handler
+from runtime.workers.channel import Channel, End, Handler, apart
 from runtime.workers.mirror import IndexMirror, WorkerPeers
 from runtime.workers.options import WorkerOptions
 from runtime.workers.replica import ChangeFollower
@@ -59,7 +61,7 @@ class Worker:
         self._tasks: SimpleQueue[tuple[Callable[[], None], Future[Any]]] = SimpleQueue()
         self._drain = 30.0
         self._replica: ChangeFollower | None = None
-        self._mirror = IndexMirror(self._channel, self._failed)
+        self._mirror = IndexMirror(self._channel, self._seen)
         self._runtime: Runtime | None = None
         self._server: Server | None = None
         self._peers: WorkerPeers | None = None
@@ -109,11 +111,17 @@ class Worker:
             case "reports" | "claims" if self._runtime is not None:
                 return getattr(self._runtime.experiments, kind)(**body)
             case "compared" if self._runtime is not None:
-                return self._compared(self._runtime, body)
+                compare = self._runtime.experiments.compare
+                return apart(lambda: compare(body).counts().to_json())  # it may take long
             case "reload" if self._server is not None:
                 threading.Thread(target=self._server.reload, daemon=True).start()
             case "index":
+                loading = self._mirror.loading
                 self._mirror.show(body)
+                if loading and not self._mirror.loading:  # after the changes so far
+                    self._tasks.put((keep_what_is_here, Future()))
+            case "level":
+                put_level(body)
             case "stop":
                 self._ended.set()
             case _:
@@ -121,19 +129,6 @@ class Worker:
                 self._tasks.put((lambda: self._do(kind, body), done))
                 return done
         return None
-
-    def _compared(self, runtime: Runtime, name: str) -> Future[Any]:
-        """Comparison made here, computed on a thread of its own, as it may take long."""
-        done: Future[Any] = Future()
-
-        def compute() -> None:
-            try:
-                done.set_result(runtime.experiments.compare(name).counts().to_json())
-            except Exception as problem:  # noqa: BLE001 (it is the supervisor's answer)
-                done.set_exception(problem)
-
-        threading.Thread(target=compute, name="pretzel-compared", daemon=True).start()
-        return done
 
     def _follow(self) -> None:
         while True:
@@ -159,8 +154,7 @@ class Worker:
             case "change":
                 replica.change(body["generation"], body["name"], body["wanted"])
             case "whole":
-                self._mirror.show(body["index"])
-                replica.whole(body["generation"], body["names"])
+                self._take(replica, body)
             case "open":
                 self._open()
             case "accept" | "accept_no_more":
@@ -171,6 +165,7 @@ class Worker:
     def _begin(self, body: dict[str, Any]) -> None:
         """Make the parts and load all models; no request is taken yet."""
         options, number = WorkerOptions.of_json(body["options"]), int(body["worker"])
+        of_process(options.settings)
         self._drain = options.settings.drain_seconds
         owner = f"{options.owner}-{number}/"
         store = None if options.store is None else FileStore(options.store, durable=False)
@@ -190,12 +185,18 @@ class Worker:
             allow_python=options.allow_python,
         )
         self._replica = ChangeFollower(self._runtime, self._located)
-        self._mirror.show(body["index"])
-        self._replica.whole(body["generation"], body["names"])
-        self._runtime.routes.on_route = self._changed_route
-        keep_what_is_here()
         self._peers = WorkerPeers(self._channel, number, int(body["workers"]))
         self._server = self._assembled(options, self._listeners[body.get("listener", number)])
+        self._take(self._replica, body)
+        self._runtime.routes.on_route = self._changed_route
+        keep_what_is_here()
+
+    def _take(self, replica: ChangeFollower, body: Mapping[str, Any]) -> None:
+        """Follow all that the supervisor wants to be here."""
+        if level := body.get("level"):  # a supervisor of a former release has none
+            put_level(level)
+        self._mirror.show(body["index"])
+        replica.whole(body["generation"], body["names"])
 
     def _located(self, path: str) -> Path:
         """The file of a plan on this machine."""
@@ -225,6 +226,9 @@ class Worker:
         server = self._server
         if server is not None and not self._ended.is_set():
             (server.accept if take else server.accept_no_more)(listener)
+
+    def _seen(self, state: ModelState) -> ModelState:
+        return state if self._replica is None else self._replica.seen(state)
 
     def _failed(self) -> dict[str, str]:
         return {} if self._replica is None else self._replica.failed

@@ -12,10 +12,12 @@ from typing import Any
 from flour.language.graph_file import is_graph_file
 from objectstore import Explained
 from runtime.errors import InUse, NotInStep, Rejected, UnknownEndpoint
+from runtime.http.wire.interfaces import ModelState
 from runtime.repository.listing import reason_of, without_directories
 from runtime.rollout import OutcomeCounts
 from runtime.routing.written import EDITED, from_data, from_toml
 from runtime.runtime import Runtime
+from runtime.service.endpoint import SETTLE_SECONDS
 from runtime.workers.desired import NOTHING, Name, Version
 
 log = logging.getLogger("pretzel.workers")
@@ -37,6 +39,13 @@ class ChangeFollower:
         self._own: list[tuple[str, str]] = []
         #: The reason last logged for each version that cannot be loaded.
         self._logged: dict[tuple[str, str], str] = {}
+
+    def seen(self, state: ModelState) -> ModelState:
+        """The state of a version here: unavailable if that failed, loading if it is to come."""
+        if (reason := self.failed.get(state.address)) is not None:
+            return replace(state, state="UNAVAILABLE", reason=reason, refused=False)
+        there = state.version in self._held.get(state.name, NOTHING).versions
+        return state if there or state.state != "READY" else replace(state, state="LOADING")
 
     def whole(self, generation: int, names: Mapping[str, Any]) -> None:
         """Apply the whole table, after any missed change."""
@@ -81,6 +90,7 @@ class ChangeFollower:
             if len(self.failed) == before:
                 break
             before = len(self.failed)
+        self._runtime.endpoints.settle(SETTLE_SECONDS)
 
     def _waiting(self) -> list[str]:
         """The names for which another one may help: of graphs, and of what graphs use."""
@@ -106,9 +116,9 @@ class ChangeFollower:
         if wanted.route:
             self._take_route(name, wanted.route, held)
         elif wanted.versions and not wanted.muted:
-            self._runtime.routes.unmute(name)
             if wanted.current in held.versions:
                 self._runtime.switch(name, wanted.current)
+            self._runtime.routes.unmute(name)
         self._count(name, wanted)
         gone = [version for version in held.versions if version not in wanted.versions]
         try:

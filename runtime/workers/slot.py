@@ -102,9 +102,11 @@ class WorkerSlot:
     def stop(self) -> None:
         """Let the process finish its requests and end, without a successor. Does not wait."""
         self._stopping.set()
-        channel = self.channel
+        channel, process = self.channel, self.process
         if channel is not None:
             channel.ask("stop")
+        if process is not None and not self.ready.is_set():  # it may not read that for seconds
+            process.terminate()
 
     def join(self, seconds: float) -> None:
         """Wait for the end of the process; kill it after `seconds`."""

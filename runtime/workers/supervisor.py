@@ -11,9 +11,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from flour.core.errors import FlourError
@@ -26,7 +25,7 @@ from runtime.http.wire.settings import ServerSettings
 from runtime.http.wire.unix_socket import PREFIX, address_of, remove_file
 from runtime.rollout import STEP_SECONDS
 from runtime.service.version import Compiling
-from runtime.workers.channel import Channel
+from runtime.workers.channel import Channel, apart
 from runtime.workers.fleet import Fleet
 from runtime.workers.options import WorkerOptions
 from runtime.workers.slot import WorkerEvent, WorkerSlot
@@ -64,6 +63,8 @@ class Supervisor:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="pretzel-asked")
         self._showing, self._changed = threading.Lock(), threading.Event()
         self._stopped = False
+        #: True if the start is given up: it waits for no worker then.
+        self.given_up: Callable[[], bool] = bool
 
     # --- address -----------------------------------------------------------------------------
 
@@ -118,7 +119,7 @@ class Supervisor:
 
     def _await_ready(self) -> None:
         """Wait until all workers are ready, or some are and the others keep ending."""
-        while not all(slot.ready.is_set() for slot in self._slots):
+        while not (self.given_up() or all(slot.ready.is_set() for slot in self._slots)):
             if sum(slot.ended for slot in self._slots) >= _FRUITLESS:
                 if any(slot.ready.is_set() for slot in self._slots):
                     return
@@ -155,7 +156,9 @@ class Supervisor:
         while not self._stopped:
             self._changed.wait(_SHOW_SECONDS)
             self._changed.clear()
+            began = time.monotonic()
             self.show()
+            time.sleep(4 * (time.monotonic() - began))  # a long index changes often in a long load
 
     def show(self) -> None:
         """Send the current index to the workers."""
@@ -205,7 +208,8 @@ class Supervisor:
                 slot.set_ready(ready=False)
                 return None
             case "snapshot":
-                return self._snapshot(slot, body["kind"], body["seconds"])
+                others = [each for each in self._slots if each is not slot]
+                return self._all_asked(others, "snapshot", body["kind"], body["seconds"])
         raise FlourError("a worker asks an unknown question", found=kind)
 
     def _turn(self, kind: str, name: str) -> None:
@@ -215,11 +219,6 @@ class Supervisor:
         finally:
             self.show()
         self.fleet.settle(STEP_SECONDS)
-
-    def _snapshot(self, asking: WorkerSlot, kind: str, seconds: float) -> Future[Any]:
-        """The snapshots of the other workers that arrive in time."""
-        others = [slot for slot in self._slots if slot is not asking]
-        return self._all_asked(others, "snapshot", kind, seconds)
 
     def compiling(self) -> Compiling | None:
         """The code still to compile, in the worker with the most of it.
@@ -269,41 +268,10 @@ def listen_often(settings: ServerSettings, count: int) -> list[socket.socket]:
 
 def gathered(asked: Mapping[int, Future[Any]], seconds: float) -> Future[Any]:
     """A future of the answers that arrive in time, by worker number."""
-    result: Future[Any] = Future()
-    _Gathering(asked, result, seconds)
-    return result
 
+    def came() -> dict[str, Any]:
+        done = wait(asked.values(), seconds).done
+        there = {key: each for key, each in asked.items() if each in done and not each.exception()}
+        return {str(number): each.result() for number, each in there.items()}
 
-class _Gathering:
-    """Collects answers until all have arrived or the time is over."""
-
-    def __init__(
-        self, asked: Mapping[int, Future[Any]], result: Future[Any], seconds: float
-    ) -> None:
-        self._made, self._lock = result, threading.Lock()
-        self._found: dict[str, Any] = {}
-        self._left = len(asked)
-        self._timer = threading.Timer(seconds, self._finish)
-        self._timer.daemon = True
-        if not asked:
-            self._finish()
-            return
-        self._timer.start()
-        for number, future in asked.items():
-            future.add_done_callback(partial(self._take, number))
-
-    def _take(self, number: int, done: Future[Any]) -> None:
-        with self._lock:
-            self._left -= 1
-            if done.exception() is None:
-                self._found[str(number)] = done.result()
-            last = not self._left
-        if last:
-            self._finish()
-
-    def _finish(self) -> None:
-        self._timer.cancel()
-        with self._lock:
-            if self._made.done():
-                return
-            self._made.set_result(dict(self._found))
+    return apart(came)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import overload
+from bench.experiments import machines
 from bench.open_loop import Outcome
 from bench.report import told
 from bench.report.figures import Figures
@@ -162,3 +163,9 @@ def test_a_missed_goal_is_an_exit_status(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(overload, "offered", offered)
     monkeypatch.setattr(overload, "serving", serving)
     assert overload.run(0.1) == 1
+
+
+def test_cores_add_up_until_memory_is_full() -> None:
+    assert machines.simulated(1e6, 100, 32, [200e9]) == 32e6
+    assert machines.simulated(1e6, 10_000, 32, [200e9]) == 20e6
+    assert machines.simulated(1e6, 10_000, 32, [200e9, 80e9]) == 28e6

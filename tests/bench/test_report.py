@@ -284,8 +284,7 @@ def test_comparing_leaves_noise_out() -> None:
 
 def test_comparing_says_what_is_the_machines_doing() -> None:
     def one(micros: float) -> Read:
-        made = Record("latency", "lin", "sklearn", "hot_p50", micros, "µs")
-        return Read(ABOUT, (made,))
+        return Read(ABOUT, (Record("latency", "lin", "sklearn", "hot_p50", micros, "µs"),))
 
     text = compared(one(100.0), one(200.0))
     assert "0 of our 0 figures differ" in text

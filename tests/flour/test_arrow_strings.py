@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import oven
 from flour.core.types import Category, Record, Text
+from flour.data import pandas_blocks
 from flour.data.arrow_reader import ArrowReader
 from flour.data.arrow_strings import CELLS, LEAST_ROWS, as_texts, fill_views, text_cells
 from flour.data.frame_reader import FrameReader
@@ -141,7 +142,7 @@ FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
 @pytest.mark.parametrize("missing", ["", "city", "review"])
 def test_frames_answer_as_arrays_of_strings(library: str, missing: str) -> None:
     plan, rng = oven.bake(_program(), background=False), np.random.default_rng(5)
-    table = {name: rng.choice(np.array(WORDS[:-1], object), 300) for name in ("city", "review")}
+    table = {name: rng.choice(np.array(WORDS[:-1], object), 1100) for name in ("city", "review")}
     made = FRAMES[library](pd.DataFrame(table, dtype=object))
     (kind,) = plan.inputs.values()
     found = FrameReader(kind).read(made)  # type: ignore[arg-type]  # a record
@@ -169,18 +170,22 @@ def _answer(call: Callable[[Any], Any], data: Any) -> Any:
 @pytest.mark.parametrize("held", [name for name in COLUMNS if "polars" not in name])
 @pytest.mark.parametrize("rows", [1, 2, LEAST_ROWS - 1, LEAST_ROWS])
 def test_batches_of_few_rows_have_their_missing_values(held: str, rows: int) -> None:
-    values = [*WORDS[::-1], *WORDS * 8][:rows]
+    values = [*WORDS[::-1], *WORDS * LEAST_ROWS][:rows]
     column = COLUMNS[held](values)
     (batch,) = pa.table({"city": column}).combine_chunks().to_batches()
     found = ArrowReader({"city": Category()}).read(batch)
     assert [*(as_texts(found) if found.dtype is CELLS else found)] == values
 
 
-def test_few_rows_are_read_as_objects() -> None:
+@pytest.mark.parametrize(
+    ("library", "least"),
+    [("polars", LEAST_ROWS), ("Arrow", LEAST_ROWS), ("pandas, pyarrow", pandas_blocks.LEAST_ROWS)],
+)
+def test_few_rows_are_read_as_objects(library: str, least: int) -> None:
     plan = oven.bake(_program(), background=False)
     (kind,) = plan.inputs.values()
-    frame = pl.DataFrame({"city": ["Graz"] * LEAST_ROWS, "review": ["é"] * LEAST_ROWS})
-    for rows, dtype in ((LEAST_ROWS, CELLS), (LEAST_ROWS - 1, np.dtype(object))):
+    frame = FRAMES[library](pd.DataFrame({"city": ["Graz"] * least, "review": ["é"] * least}))
+    for rows, dtype in ((least, CELLS), (least - 1, np.dtype(object))):
         found = FrameReader(kind).read(frame[:rows])  # type: ignore[arg-type]  # a record
         assert isinstance(found, dict)
         assert {column.dtype for column in found.values()} == {dtype}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flour.core.bounded import Bounded
+from oven.plans.skeleton import Bounded
 
 
 def test_a_new_entry_removes_the_oldest() -> None:

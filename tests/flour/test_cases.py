@@ -20,8 +20,7 @@ from tests.columns import assert_close, draw
 
 def made(case: Case) -> Node:
     """The operator over input nodes."""
-    inputs = [node(Source(f"x{i}", kind), []) for i, kind in enumerate(case.inputs)]
-    return node(case.op, inputs)
+    return node(case.op, [node(Source(f"x{i}", kind), []) for i, kind in enumerate(case.inputs)])
 
 
 def columns(case: Case, rows: int, *, odd: bool, seed: int = 0) -> list[object]:

@@ -32,9 +32,7 @@ def reviews() -> tuple[Flow, Flow]:
         "text"
     ]
     tokens = review.tokenize()
-    chars = review.char_ngrams(RUNS, low=3, high=3)
-    words = tokens.word_ngrams(WORDS, 1, 2)
-    return chars, words
+    return review.char_ngrams(RUNS, low=3, high=3), tokens.word_ngrams(WORDS, 1, 2)
 
 
 def test_the_example_of_the_paper() -> None:

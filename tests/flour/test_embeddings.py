@@ -29,9 +29,9 @@ from flour.core.errors import (
     UnsupportedSetting,
 )
 from flour.embeddings import packed
-from flour.embeddings.safetensors import read_safetensors
+from flour.embeddings.folder import read_safetensors
 from flour.embeddings.tokenizer_json import read_tokenizer
-from flour.ops import encoder, subwords
+from flour.ops import opaque, subwords
 from flour.ops.pieces import BytePairs, Unigrams, WordPieces
 from tests.charsmaps import charsmap, precompiled
 from tests.house import ROOT
@@ -204,14 +204,14 @@ def test_encoders_that_are_refused(files: dict[str, object], said: str, tmp_path
 
 def test_vectors_are_kept_by_their_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    run = encoder.Encoder._encoded
+    run = opaque.Encoder._encoded
 
-    def counted(self: encoder.Encoder, session: Any, numbers: Any) -> Any:
+    def counted(self: opaque.Encoder, session: Any, numbers: Any) -> Any:
         asked.append(len(numbers))
         return run(self, session, numbers)
 
-    monkeypatch.setattr(encoder.Encoder, "_encoded", counted)
-    made = encoder.Encoder(
+    monkeypatch.setattr(opaque.Encoder, "_encoded", counted)
+    made = opaque.Encoder(
         text_encoder(9), ("input_ids", "attention_mask"), "last_hidden_state", 4, kept=450
     )
     rows = np.array([[1, 2], [3, -1], [1, 2], [3, -1]])
@@ -435,9 +435,9 @@ def test_tokenisers_that_are_refused(
             for written in ("a", "a\0b", "\0b\0", "a\0b\0a\0c\0", "abcdef\0b\0")
         ),
         lambda: subwords.FirstWords(-1),
-        lambda: encoder.Encoder(np.zeros(3), ("input_ids",), "x", 4),
-        lambda: encoder.Encoder(np.zeros(3, np.uint8), ("pixels",), "x", 4),
-        lambda: encoder.Encoder(np.zeros(3, np.uint8), ("input_ids",), "x", 4, "max"),
+        lambda: opaque.Encoder(np.zeros(3), ("input_ids",), "x", 4),
+        lambda: opaque.Encoder(np.zeros(3, np.uint8), ("pixels",), "x", 4),
+        lambda: opaque.Encoder(np.zeros(3, np.uint8), ("input_ids",), "x", 4, "max"),
     ],
 )
 def test_operators_refuse_what_makes_no_sense(make: Any) -> None:

@@ -35,8 +35,7 @@ MIXES: tuple[tuple[str, ...], ...] = (
 
 
 def record_of(dtypes: tuple[str, ...], frame: Any) -> Record:
-    kinds = [Scalar(dtype) for dtype in dtypes]
-    return Record(tuple(zip(frame.columns, kinds, strict=True)))
+    return Record(tuple(zip(frame.columns, [Scalar(dtype) for dtype in dtypes], strict=True)))
 
 
 def check(kind: Vector | Record, frame: Any) -> bool:

@@ -20,10 +20,9 @@ from flour.ops import (
     bayes,
     cluster,
     distance,
-    gaussian_process,
+    kernel,
     linear,
     manifold,
-    metrics,
     mixture,
     nearest,
     projection,
@@ -63,10 +62,10 @@ CASES: list[tuple[Op, Callable[[NDArray[Any]], Any]]] = [
         (
             distance.Distances(POINTS, name, p=3.0, weights=SPREAD[0]),
             lambda x, name=name: distance.distances(
-                x, POINTS.T.reshape(-1), SPREAD[0], metrics.METRICS[name], (3, 6), 3.0
+                x, POINTS.T.reshape(-1), SPREAD[0], distance.METRICS[name], (3, 6), 3.0
             ),
         )
-        for name in metrics.METRICS
+        for name in distance.METRICS
     ),
     (
         distance.SquaredDistances(POINTS),
@@ -88,7 +87,7 @@ CASES: list[tuple[Op, Callable[[NDArray[Any]], Any]]] = [
     (nearest.Nearest(3), lambda x: nearest.nearest(x, 3)[0]),
     (nearest.Nearest(3, heap=True), lambda x: nearest.nearest_by_heap(x, 3)[0]),
     (nearest.Closeness(), lambda x: nearest.closeness(x, None, 6)),
-    (gaussian_process.SolveLower(LOWER), lambda x: gaussian_process.solved(x, LOWER, 6)[0]),
+    (kernel.SolveLower(LOWER), lambda x: kernel.solved(x, LOWER, 6)[0]),
     (
         pursuit.MatchingPursuit(GRAM, 3),
         lambda x: pursuit.pursued(x, 6, GRAM, 3, float(np.finfo(float).eps))[0],

@@ -18,10 +18,10 @@ from flour.ops import (
     encode,
     impute_models,
     indexed,
-    normalise,
-    polynomial,
+    link,
     require,
     scale,
+    spline,
     target,
 )
 from objectstore import Blob
@@ -63,8 +63,8 @@ TABLES = categorise.HashTables._make(
     each.array for each in categorise.hash_tables(WORDS.texts, WORDS.starts)
 )
 ENTRIES = encode.LookUp(np.arange(5.0), [0, 2, 5], [9.0, -9.0])
-TERMS = polynomial.Products([0, 1, 4], [1, 3, 2], skip=2)
-BIASED = polynomial.Products([0, 1, 4], [1, 3, 2], skip=1, bias=True)
+TERMS = spline.Products([0, 1, 4], [1, 3, 2], skip=2)
+BIASED = spline.Products([0, 1, 4], [1, 3, 2], skip=1, bias=True)
 NEAREST = [
     impute_models.ImputeNearest(_RNG.normal(size=(9, 4)), [1.0, 2, 3, 4], 3, closeness)
     for closeness in (False, True)
@@ -85,10 +85,10 @@ CASES: list[tuple[Op, tuple[Any, ...], Callable[..., Any]]] = [
     (WORDS, (TEXTS,), lambda x: every(categorise.code_of_text, x, arrays(WORDS), TABLES)),
     (ENTRIES, (CODES,), lambda x: every(encode.entry, x, arrays(ENTRIES))),
     (encode.OneHot([0, 2, 5]), (CODES,), lambda x: one_hot(x, [0, 2, 5])),
-    (normalise.Proportions(), (ROWS,), normalise.shares),
-    (normalise.LogSumExp(), (ROWS,), normalise.log_sum_exp),
-    (TERMS, (ROWS,), lambda x: polynomial.products(x, arrays(TERMS), 7, 3)),
-    (BIASED, (ROWS,), lambda x: polynomial.products(x, arrays(BIASED), 7, 3)),
+    (link.Proportions(), (ROWS,), link.shares),
+    (link.LogSumExp(), (ROWS,), link.log_sum_exp),
+    (TERMS, (ROWS,), lambda x: spline.products(x, arrays(TERMS), 7, 3)),
+    (BIASED, (ROWS,), lambda x: spline.products(x, arrays(BIASED), 7, 3)),
     *(
         (op, (GAPPY,), lambda x, op=op: impute_models.filled_by_nearest(x, arrays(op), 9))
         for op in NEAREST

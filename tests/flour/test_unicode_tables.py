@@ -85,8 +85,7 @@ def test_words_of_patterns_are_those_that_re_matches(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "spelt",
-    ["[a-c]", "[^ab]", "[a-zc-fx]", "[^\x00-\x7f]", "[\0-\U0010ffff]", "[一-鿿\U0010ffff]"],
+    "spelt", ["[a-c]", "[^ab]", "[a-zc-fx]", "[^\x00-\x7f]", "[\0-\U0010ffff]", "[一-鿿\U0010ffff]"]
 )
 def test_sets_that_are_spelt_out_hold_what_re_finds(
     spelt: str, monkeypatch: pytest.MonkeyPatch

@@ -39,8 +39,7 @@ def grown(how: dict[str, Any], label: Any, data: Any = X, rounds: int = 4, **mor
     """A small booster."""
     depth = {} if how.get("booster") == "gblinear" else {"max_depth": 3}
     with xgb.config_context(verbosity=0):  # the linear booster is on its way out, it says
-        matrix = xgb.DMatrix(data, label, **more)
-        return xgb.train({"nthread": 1, **depth, **how}, matrix, rounds)
+        return xgb.train({"nthread": 1, **depth, **how}, xgb.DMatrix(data, label, **more), rounds)
 
 
 def described(booster: Any) -> Any:

@@ -78,7 +78,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
 def test_all_routes_are_below_a_path(client: Client) -> None:
     assert client.post("/models/predict/sum", [1.0, 2.0]).json == {"sum": 3.0}
     assert client.get("/own").json == {"own": True}
-    assert client.get("/models/v2/health/ready").json == {"ready": True}
+    until(lambda: client.get("/models/v2/health/ready").json == {"ready": True})
     assert client.get("/models/nowhere").status == 404
     many = [[float(number), 1.0] for number in range(20_000)]
     assert client.post("/models/predict/sum", many).json[-1] == {"sum": 20_000.0}

@@ -1,4 +1,4 @@
-"""Exports where they are used: in a browser, and as commands by WASI."""
+"""Exports where they are used: in a browser, as commands by WASI, in programs of musl."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 import flour
 import oven
 from flour.language.flow import outputs
-from oven.export import export, image
+from oven.export import export, image, replay, targets
 from tests.house import until
 from tests.oven.export import models
 from tests.runtime.http.test_page import browser
@@ -203,12 +203,65 @@ def test_numbers_are_read_and_written_to_the_bit(tmp_path: Path) -> None:
 
 
 @_WASI
+def test_a_first_line_of_numbers_is_a_row(tmp_path: Path) -> None:
+    """Where columns go by their order, as `pretzel predict` reads them."""
+    plan, rows = models.fitted("logistic")
+    (module,) = export(plan, tmp_path, to="wasi", name="m", rows=rows[:50]).files
+    text = "".join(" ,".join(map(repr, row)) + "\n" for row in rows[:3].tolist())
+    for first in ("", "\ufeff", "a,b,c,d,e,f\n", "1,2,3,4,5,f\n"):
+        code, out, err = commanded(module, first + text)
+        assert (code, err, out.count("\n")) == (0, "", 4)
+        same_bits(out, "scores", image.portable_plan(plan).run(rows[:3])["scores"])
+    assert commanded(module, "1,2\n")[2] == (
+        "line 1: the model reads another number of columns, by their order\n"
+    )
+
+
+@_WASI
 def test_a_command_reads_texts(tmp_path: Path) -> None:
     """Long ones, odd ones; one that is no UTF-8 is refused."""
     plan, rows = models.fitted("text")
     (module,) = export(plan, tmp_path, to="wasi", name="words", rows=rows).files
     texts = [*rows[2:300], 'ｆｕｌｌ, "naïve"\nfilm', "x" * 200_000, ""]
     text = pd.DataFrame({"review": texts}).to_csv(index=False).encode()
-    code, out, err = commanded(module, text + b"\xff\n")
-    assert (code, err.splitlines()) == (1, [f"line {len(texts) + 3}: a text is no UTF-8"])
+    code, out, err = commanded(module, text + b"\xff\n\xed\xa0\x80\n")
+    wrong = [f"line {len(texts) + more}: a text is no UTF-8" for more in (3, 4)]
+    assert (code, err.splitlines()) == (1, wrong)
     same_bits(out, "scores", image.portable_plan(plan).run(texts)["scores"])
+
+
+# --- another C library ---------------------------------------------------------------------------
+
+#: Debian's packages, unpacked: where musl is installed, pip takes the machine for one that has it.
+_MUSL = Path(__file__).parents[2] / ".cache" / "musl"
+_WITH_MUSL = """#!/bin/sh
+of=M/usr/lib/x86_64-linux-musl
+exec gcc -nostdinc -isystem M/usr/include/x86_64-linux-musl -nostdlib -no-pie \
+  $of/crt1.o $of/crti.o "$@" M/lib/x86_64-linux-musl/libc.so $of/crtn.o
+"""
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "table", "text"])
+def test_musl(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A program of musl loads a library, and C compiled with its headers: the same bits."""
+    loader = _MUSL / "lib/x86_64-linux-musl/libc.so"
+    if not loader.is_file() or which("gcc") is None:
+        pytest.skip("musl is not unpacked in .cache/musl")
+    plan, rows = models.fitted(name)
+    rows, compiler, triple = rows[:500], tmp_path / "gcc", "x86_64-linux-musl"
+    compiler.write_text(_WITH_MUSL.replace("M/", f"{_MUSL.resolve()}/"), encoding="utf-8")
+    compiler.chmod(0o755)
+    made = export(plan, tmp_path, name="m", target=triple, rows=rows, cpus=["x86-64-v3"])
+    export(plan, tmp_path, to="c", name="m", verify=False)
+    headers = ["-nostdinc", "-isystem", str(_MUSL / "usr/include/x86_64-linux-musl")]
+    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC"]
+    of_c = tmp_path / "c.so"
+    command = ["gcc", *headers, *strict, "-nostdlib", str(tmp_path / "m.c"), "-o", str(of_c)]
+    subprocess.run(command, check=True, timeout=120)
+    # The program that emulators run is one of musl here.
+    monkeypatch.setattr(targets, "is_own", lambda _: False)
+    monkeypatch.setattr(targets, "emulator", lambda _: (str(compiler), [str(loader)]))
+    face = image.image_of(plan, "m", "1")
+    sample = replay.sample_of(face, plan, rows)
+    for library in (made.files[0], of_c):
+        replay.check(face, sample, replay.by_library(face, sample, library, triple))

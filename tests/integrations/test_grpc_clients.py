@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -98,6 +99,11 @@ def test_triton_asks_everything(house: tuple[str, np.ndarray, np.ndarray]) -> No
         texts = triton.InferInput("document", [2], "BYTES")
         texts.set_data_from_numpy(np.array(["schön", "b"], object))
         assert client.infer("text", [texts]).as_numpy("score").shape == (2, 1)
+        plain = triton.InferInput("rows", [1], "BYTES")
+        plain.set_data_from_numpy(np.array([json.dumps(rows.tolist()).encode()], object))
+        answer = client.infer("iris", [plain], parameters={"content_type": "application/json"})
+        told = json.loads(answer.as_numpy("rows")[0])
+        assert [each["label"] for each in told] == labels.tolist()
         assert client.get_inference_statistics("iris").model_stats[0].inference_count >= len(rows)
         with pytest.raises(InferenceServerException, match="there is nothing here") as refused:
             client.get_trace_settings("iris")

@@ -148,7 +148,7 @@ def test_a_bucket_that_is_gone_keeps_all_models(bucket: Bucket, tmp_path: Path) 
 @pytest.mark.parametrize("url", ["strange://models", "memory://nothing-is-here"])
 def test_what_cannot_be_read_is_told(url: str) -> None:
     with Runtime() as runtime, pytest.raises(NoFolder, match=url):
-        Repository(url, runtime)
+        Repository(url, runtime).load_all()
 
 
 def test_names_that_lead_elsewhere_are_left_out(bucket: Bucket, tmp_path: Path) -> None:

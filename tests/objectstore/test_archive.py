@@ -30,6 +30,7 @@ from objectstore import (
     layout,
 )
 from objectstore import archive as archives
+from objectstore.archive import opened
 from objectstore.blob import ALIGNMENT, DTYPES
 from objectstore.digest import combine
 
@@ -124,6 +125,39 @@ def test_mappings_cost_no_descriptors_and_go_away(tmp_path: Path) -> None:
     del opened
     gc.collect()
     assert str(path) not in Path("/proc/self/maps").read_text()
+
+
+def test_copied_containers_share_equal_arrays_and_outlive_their_files(tmp_path: Path) -> None:
+    large, small = np.arange(30_000.0) + 0.25, np.arange(300.0) + 0.25
+    known = {Blob.of(each).digest: each for each in (large, small)}
+    first, second, lying = (tmp_path / name for name in ("first", "second", "lying"))
+    for path, own in ((first, 1.0), (second, 2.0)):
+        archives.write(path, {}, _by_digest(*map(Blob.of, (large, small, large + own))))
+    data = bytearray(first.read_bytes())
+    place = data.index(large.tobytes())
+    data[place : place + 8] = bytes(8)
+    lying.write_bytes(data)
+    gc.collect()
+    # The digests that the first one states are not believed by the others.
+    containers = [archives.copied(opened(path), path.name) for path in (lying, first, second)]
+    for path in (lying, first, second):
+        path.write_bytes(b"short")
+    wrong, *right = (Archive(each, "there") for each in containers)
+    for digest, values in known.items():
+        one, other = (each.load(digest) for each in right)
+        assert isinstance(one, Blob)
+        assert isinstance(other, Blob)
+        assert one.array.tobytes() == values.tobytes()
+        assert np.shares_memory(one.array, other.array)
+        assert one.array.ctypes.data % ALIGNMENT == 0
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            one.array.flags.writeable = True
+    del one, other, right
+    gc.collect()
+    with pytest.raises(ArchiveError, match="an array is damaged"):
+        wrong.load(Blob.of(large).digest)
+    for container in containers[1:]:
+        Archive(container, "there").verify()
 
 
 def test_a_parameter_this_process_has_is_not_loaded_again() -> None:

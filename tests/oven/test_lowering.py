@@ -251,8 +251,7 @@ def test_the_least_number_by_minus_one_is_zero(op: str) -> None:
 
 
 def _word(expression: str, a: int, b: int) -> int:
-    source = f"def rows(a, b, c, d):\n    return {expression}\n"
-    return lowered.ours(source, "rows")(a, b, 0, 0)
+    return lowered.ours(f"def rows(a, b, c, d):\n    return {expression}\n", "rows")(a, b, 0, 0)
 
 
 def test_whole_numbers_without_a_sign_are_shifted_and_compared_as_such() -> None:

@@ -34,6 +34,7 @@ import flour
 import pretzel
 from flour.core.errors import FlourError, UnfittedEstimator, UnknownEstimator
 from flour.sklearn.originals import original
+from oven import Plan
 from oven.explain import explain
 from runtime.errors import NotOffered, Unfaithful
 from tests.golden import Golden
@@ -290,6 +291,14 @@ def test_verifying_refuses_a_mismatch(golden: Golden, monkeypatch: pytest.Monkey
     with pytest.raises(Unfaithful) as caught:
         pretzel.compile(Wrong(copy.deepcopy(estimator)), verify=data)
     golden(str(caught.value))
+
+
+def test_all_outputs_of_a_frame_are_read_as_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator, data = FITTED["frame"]
+    model = pretzel.compile(estimator, data[:5]).wait()
+    monkeypatch.setattr(Plan, "answer", lambda *_: pytest.fail("the entry does not take it"))
+    for rows in (data, data[:1]):
+        assert model.run(rows)["label"].tolist() == estimator.predict(rows).tolist()
 
 
 def test_a_compiled_estimator_cannot_be_pickled_and_says_what_can() -> None:

@@ -16,7 +16,8 @@ from urllib.request import urlopen
 import joblib
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -94,6 +95,47 @@ def test_a_saved_model_is_the_same(pipeline: Any, tmp_path: Path) -> None:
         np.testing.assert_allclose(model.predict_proba(X), pipeline.predict_proba(X), rtol=1e-12)
     with pytest.raises(FlourError, match="no original to verify"):
         pretzel.compile(path, verify=X)
+
+
+def test_a_file_whose_code_is_there_is_not_baked_again(pipeline: Any, tmp_path: Path) -> None:
+    """Neither what is not asked for nor the program is made; answers keep every bit."""
+    path = tmp_path / "churn.pretzel"
+    pretzel.compile(pipeline).wait().save(path)
+    methods = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+    first = pretzel.load(path)
+    assert not first.parts
+    assert not hasattr(first, "transform")
+    want = {name: getattr(first, name)(X) for name in methods}
+    first.wait()
+    again = pretzel.load(path)
+    for name in methods:
+        assert getattr(again, name)(X).tobytes() == want[name].tobytes()
+    assert not any(plan.program.in_memory for plan in (again.plan, *again.parts.values()))
+    assert [part.flow.digest for part in again.parts.values()] == [
+        part.flow.digest for part in first.parts.values()
+    ]
+    assert pretzel.load(path).wait().parts.keys() == {"label", "probabilities", "scores"}
+
+
+def test_models_of_files_share_what_they_have_in_common(tmp_path: Path) -> None:
+    """In a process of its own: this one has the vectoriser already."""
+    texts = [" ".join(f"word{n * each % 9001}" for each in range(80)) for n in range(1, 200)]
+    words, target = TfidfVectorizer().fit(texts), np.arange(len(texts)) % 2
+    rows = words.transform(texts)
+    for number in range(12):
+        last = SGDClassifier(random_state=number, max_iter=2, tol=None).fit(rows, target)
+        pretzel.compile(make_pipeline(words, last)).save(tmp_path / f"{number}.pretzel")
+    size = (tmp_path / "0.pretzel").stat().st_size
+    run_python(
+        "import pretzel, sys, tracemalloc\n"
+        "load = lambda n: pretzel.load(f'{sys.argv[1]}/{n}.pretzel')\n"
+        "models = [load(0), load(1)]\n"
+        "tracemalloc.start()\n"
+        "models += map(load, range(2, 12))\n"
+        "each = tracemalloc.get_traced_memory()[0] / 10\n"
+        "assert each < 0.4 * int(sys.argv[2]), each\n",
+        *(str(tmp_path), str(size)),
+    )
 
 
 def test_a_model_stands_for_its_plan_everywhere(pipeline: Any, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_a_supervisor_that_does_not_answer_is_an_error(
 ) -> None:
     monkeypatch.setattr(mirror, "_CHANGE_SECONDS", SOON)
     silent: Any = Silent()
-    one, peers = mirror.IndexMirror(silent, dict), mirror.WorkerPeers(silent, 0, 2)
+    one, peers = mirror.IndexMirror(silent, lambda state: state), mirror.WorkerPeers(silent, 0, 2)
     calls: dict[str, Callable[[], object]] = {
         "load": lambda: one.load("m"),
         "unload": lambda: one.unload("m"),

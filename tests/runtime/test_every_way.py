@@ -43,6 +43,7 @@ MODELS = {
     "unloaded": "",
     "watched": '[watch]\nsegments = ["age // 10"]\ndrift = true\n',
     "kept": "[keep]\n",
+    "learning": "[feedback]\nsample = 1.0\nperiod = 0.1\n",
     "private": 'private = ["ssn"]\n',
     "cached": "cache_bytes = 1_000_000\n",
     "batched": "batch_wait = 0.02\n",
@@ -81,13 +82,13 @@ def written(folder: Path) -> Path:
     for factor in (1.0, 2.0):
         # Return a program of which each answer shows the factor: 4.0 * factor for ROW.
         row = flour.record(age=float, ssn=float)
-        plan = oven.bake(
-            flour.outputs(score=row.columns(["age", "ssn"]).linear([[factor, 0.0]], [0.0]))
-        )
+        scores = row.columns(["age", "ssn"]).linear([[factor, 0.0]], [0.0])
+        plan, single = (oven.bake(flour.outputs(score=each)) for each in (scores, scores.max()))
         for name, notes in MODELS.items():
             own = folder / name / str(int(factor))
             own.mkdir(parents=True)
-            plan.save(own / "model.pretzel", training=training_of(plan, rows), durable=False)
+            saved = single if name == "learning" else plan
+            saved.save(own / "model.pretzel", training=training_of(plan, rows), durable=False)
             (folder / name / "notes.toml").write_text(notes)
     for name in ("routed", "rolled", "shadowed"):
         (folder / name / "endpoint.toml").write_text(f'champion = "{name}@1"\n')
@@ -262,6 +263,16 @@ def test_what_each_column_added(way: Way) -> None:
     assert row["base"] + sum(row["shares"].values()) == row["score"] == 8.0
 
 
+def test_the_smallest_change(way: Way) -> None:
+    """A row changes as far as its answer asks for it."""
+    asked = {"row": ROW, "want": [10.0, None], "within": {"age": [0.0, 9.0]}}
+    reply = way.client.post("/v2/models/learning/counterfactual", asked)
+    assert reply.status == 200, reply.body
+    (change,) = reply.json["changes"]
+    assert change == {"column": "age", "old": 4.0, "new": pytest.approx(5.0)}
+    assert way.client.post("/predict/learning", reply.json["row"]).json["score"] >= 10.0
+
+
 @pytest.mark.parametrize("path", ["/", "/explain/plain", "/openapi.json", "/v2/models/stats"])
 def test_pages(way: Way, path: str) -> None:
     """Any process shows them."""
@@ -306,6 +317,28 @@ def test_answers_are_kept_and_computed_again(way: Way, capsys: pytest.CaptureFix
 
     until(found, "the answer is not found")
     assert '"computed_again": true' in capsys.readouterr().out
+
+
+def test_a_label_comes_late(way: Way, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whichever process has it, and whichever has answered."""
+
+    def asked() -> Reply:
+        return way.client.post("/predict/learning", ROW)
+
+    until(lambda: all("x-answer-id" in asked().headers for _ in range(6)), "not all have feedback")
+    names = {asked().headers["x-answer-id"] for _ in range(MANY)}
+    for name in names:
+        body = {"labels": {name: 9.0}}
+        assert way.client.post("/v2/models/learning/labels", body).json == {"labels": 1}
+    (folder,) = way.answers.rglob("learning-feedback")
+
+    def is_told() -> bool:
+        assert main(["feedback", str(folder), "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        rows, error = (told["segments"] or [{"rows": 0}])[0]["rows"], told["segments"][:1]
+        return bool(told["unknown"] == 0 and rows == MANY and error[0]["mae"]["value"] == 1.0)
+
+    until(is_told, "the rows are not written")
 
 
 def test_private_values_are_not_told(way: Way) -> None:

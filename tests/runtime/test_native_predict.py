@@ -20,6 +20,7 @@ from flour.data.batch import Batch, Form
 from runtime import Runtime
 from runtime.errors import RuntimeClosed, UnknownEndpoint
 from runtime.service.entry import RARE, SAMPLE
+from runtime.service.version import INLINE_SECONDS
 from tests.runtime.plans import WIDTH, documents, offset_of, record_flow, shift, text_flow
 
 ROW = np.arange(float(WIDTH))
@@ -257,10 +258,10 @@ def test_how_many_rows_take_the_entry_is_learnt(runtime: Runtime) -> None:
         version.learn(Batch(Form.ARRAYS, None, rows, single=False), seconds)
         return entry.inline_rows
 
-    learnt = learn(3 * least, 25e-6)
+    learnt = learn(3 * least, INLINE_SECONDS / 2)
     assert learnt == pytest.approx(6 * least, abs=1)
     assert learn(1, 1e-6) == learnt, "it says nothing of so many"
-    assert learn(learnt, 10e-6) == 4 * learnt, "nor this of five times as many"
+    assert learn(learnt, INLINE_SECONDS / 5) == 4 * learnt, "nor this of five times as many"
     assert learn(4 * learnt, 1.0) == least
 
 
@@ -274,10 +275,10 @@ def test_how_many_documents_take_the_entry_is_learnt_by_their_length(runtime: Ru
 
     assert learn([7, "word"], 1e-6) == 0
     assert entry.inline_rows == 0
-    assert learn("x" * 68, 5e-6) == 400, "four times as much as was seen"
-    assert learn(["x" * 268], 5e-6) == 1200
+    assert learn("x" * 68, INLINE_SECONDS / 10) == 400, "four times as much as was seen"
+    assert learn(["x" * 268], INLINE_SECONDS / 10) == 1200
     assert learn("x" * 18, 1e-3) == 1200, "it says nothing of so much"
-    assert learn(["x" * 168] * 4, 100e-6) == 400
+    assert learn(["x" * 168] * 4, 2 * INLINE_SECONDS) == 400
     for data, takes in (
         (["x" * 168, "x" * 168], True),
         (["x" * 168, "x" * 169], False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from oven.plans import background
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
+from runtime.http.wire.interfaces import ModelState
 from tests.house import run_python
 from tests.oven.plans.test_background import ByHand, unseen
 from tests.runtime.http.client import Client
@@ -211,6 +213,44 @@ def test_a_server_is_ready_when_the_code_of_its_models_is_there(later: ByHand) -
         metrics = client.get("/metrics").body.decode()
         assert 'pretzel_version_tier{model="a",version="1"} 1\n' in metrics
         assert 'pretzel_version_compile_seconds_left{model="a",version="1"} 0\n' in metrics
+
+
+class Folder:
+    """An index that the test writes."""
+
+    states: tuple[ModelState, ...] = (ModelState("", "", "LOADING", "1 of 2 models are done"),)
+
+    def index(self) -> tuple[ModelState, ...]:
+        return self.states
+
+    load = unload = str
+
+
+def test_a_server_is_ready_when_its_folder_was_loaded_and_compiled(later: ByHand) -> None:
+    """Code that is there before the last model is loaded is not all that is to come."""
+    folder = Folder()
+    a, b = (ModelState(name, "1") for name in "ab")
+    with (
+        Runtime(executors=1) as runtime,
+        Server(runtime, ServerSettings(port=0), repository=folder) as server,
+    ):
+        client = Client(server.port)
+        runtime.register("a", unseen(16))
+        later.work()
+        waiting = client.get("/v2/health/ready")
+        assert (waiting.status, waiting.json["loading"]) == (503, "1 of 2 models are done")
+        runtime.register("b", unseen(17))
+        folder.states = a, b
+        waiting = client.get("/v2/health/ready")
+        assert (waiting.status, waiting.json["compiling"]) == (503, ["b@1"])
+        later.work()
+        assert client.get("/v2/health/ready").json == {"ready": True}
+        folder.states = a, b, replace(b, name="c", state="LOADING")
+        server.service._ready_until = 0.0
+        assert client.get("/v2/health/ready").json == {"ready": True, "missing": ["c@1"]}
+        later_on = client.post("/predict/c", [0.0])
+        assert (later_on.status, later_on.headers["retry-after"]) == (503, "1")
+        assert client.post("/predict/d", [0.0]).status == 404
 
 
 def test_a_server_that_was_ready_stays_so_while_a_new_version_is_compiled(later: ByHand) -> None:

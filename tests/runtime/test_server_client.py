@@ -90,14 +90,10 @@ def test_answers_come_in_the_form_of_the_rows(plain: Server, protocol: str, *, l
     moved = ask(np.array([ROW, ROW]), "m")["moved"]
     assert moved.tolist() == [[2.0, 3.0, 4.0, 5.0]] * 2
     rows = FRAME.to_dict("records")
-    if protocol == "http":
-        assert ask(rows) == [
-            dict(zip(expected, each, strict=True)) for each in zip(*expected.values(), strict=True)
-        ]
-        assert ask({**rows[0], "age": np.float32(20.0)}) == {"older": 21.0, "town": "Oslo"}
-    else:
-        assert ask(rows)["older"].tolist() == expected["older"]
-        assert ask(rows[1])["town"].tolist() == ["Rome"]
+    assert ask(rows) == [
+        dict(zip(expected, each, strict=True)) for each in zip(*expected.values(), strict=True)
+    ]
+    assert ask({**rows[0], "age": np.float32(20.0)}) == {"older": 21.0, "town": "Oslo"}
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
@@ -118,6 +114,8 @@ def test_errors_say_what_the_server_says(plain: Server, protocol: str) -> None:
             client.predict("m", np.array([ROW[:3]]))
         with pytest.raises(InputError, match="numbers, or strings"):
             client.predict("people", {"age": [1.0, 2.0], "city": [None, "Oslo"]})
+        named = client.predict("people", {"age": np.float64(1.0), "city": np.str_("Oslo")})
+        assert np.ravel(named["town"]).tolist() == ["Oslo"]
 
 
 # --- ways to a server ----------------------------------------------------------------------------
@@ -159,10 +157,38 @@ def test_unix_sockets_and_tokens(tmp_path: Path, protocol: str) -> None:
             assert refused.value.status == 401
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "http://", "unix:", "localhost:80", "grpc:///x"])
-def test_addresses_that_are_none(url: str) -> None:
-    with pytest.raises(ParameterError, match="no address"):
+ADDRESSES = (
+    "ftp://x",
+    "http://",
+    "unix:",
+    "localhost:80",
+    "grpc:///x",
+    "http://[::1",
+    "http://x?y=1",
+)
+
+
+@pytest.mark.parametrize("url", [*ADDRESSES, "http://me:secret@x", None, b"http://x"])
+def test_addresses_that_are_none(url: Any) -> None:
+    with pytest.raises(ParameterError, match="no address") as refused:
         Client(url)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_what_a_client_cannot_be_told(plain: Server, tmp_path: Path, protocol: str) -> None:
+    for wrong in (0, -1, float("nan"), float("inf"), "1"):
+        for name in ("timeout", "attempts", "connections"):
+            with pytest.raises(ParameterError, match=name):
+                Client(plain.url, protocol=protocol, **{name: wrong})  # type: ignore[arg-type]
+        with Client(plain.url) as client, pytest.raises(ParameterError, match="timeout"):
+            client.predict("m", ROW, timeout=wrong)  # type: ignore[arg-type]
+    for token, said in ((tmp_path / "none", "No such file"), (b"x", "bytes"), ("日", "Latin-1")):
+        with pytest.raises(ParameterError, match=said):
+            once(plain.url, "m", ROW, loop=False, token=token, protocol=protocol)
+    for model in ("", "\ud800", 3):
+        with pytest.raises(ParameterError, match="a model has a name"):
+            once(plain.url, model, ROW, loop=False, protocol=protocol)  # type: ignore[arg-type]
 
 
 def test_threads_share_few_connections_and_forks_share_none(plain: Server) -> None:
@@ -343,6 +369,16 @@ def test_a_limit_of_grpc_is_waited_for() -> None:
                 client.predict("m", np.array([ROW]))
         assert refused.value.status == 429
         assert time.pauses == [pytest.approx(100, abs=2)]
+
+
+def test_an_answer_of_another_server_is_told() -> None:
+    page = f"HTTP/1.1 200 OK\n{LAST}: 6\n\n<html>"
+    with (
+        closing(Failing(page)) as server,
+        Client(server.url) as client,
+        pytest.raises(CallFailed, match="the answer cannot be read"),
+    ):
+        client.predict("m", ROW)
 
 
 def test_headers_cannot_be_split(plain: Server) -> None:

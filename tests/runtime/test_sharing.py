@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from oven.plans.execution import Execution
 from runtime import Runtime
 from runtime.service.call import PLAIN
+from runtime.service.costs import Costs
 from runtime.service.engines import INSIDE
-from runtime.service.policy import Way
+from runtime.service.policy import SIZES, Way
 from runtime.service.sharing import SharedRun, range_rows
 from scheduler import Overloaded, Pool
 from tests.runtime.plans import WIDTH, offset_of, shift
@@ -140,6 +141,26 @@ def test_executors_help_a_caller_where_a_core_is_free(
     INSIDE.discard(token)
 
 
+def test_calls_of_sizes_that_take_turns_are_decided_once(
+    busy_runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, decided = busy_runtime._policy, list[int]()
+    version, decide = busy_runtime.endpoints.find("a"), policy.decide
+
+    def count(version: Any, call: Any, rows: int, explore: float | None = None) -> Any:
+        decided.append(rows)
+        return decide(version, call, rows, explore)
+
+    monkeypatch.setattr(policy, "decide", count)
+    monkeypatch.setattr(Costs, "explore", lambda *_: None)
+    for rows in (20_000, 40_000) * 5:
+        policy.weigh(version.reader.read(BLOCK[:rows]), version, PLAIN)
+    assert decided == [20_000, 40_000]
+    for rows in range(1000, 1000 + 2 * SIZES):
+        policy.weigh(version.reader.read(BLOCK[:rows]), version, PLAIN)
+    assert len(version.learned.decided) <= SIZES
+
+
 def test_where_executors_refuse_the_caller_does_it_all(
     busy_runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,5 +197,5 @@ def test_timed_calls_move_the_bound_for_releasing_the_gil(
     assert table[at] > 1
     for seconds, bound in ((0.0, 1), (60.0, 2)):
         monkeypatch.setattr("runtime.service.direct.RELEASE_SECONDS", seconds)
-        assert runtime.direct._timed(version, batch) is not None
+        assert runtime.direct._timed(version, batch, version.entry) is not None
         assert table[at] == bound

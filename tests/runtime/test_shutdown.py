@@ -42,6 +42,14 @@ def test_a_signal_that_another_thread_gets_is_heard(code: str) -> None:
     assert run_python(f"{_TOLD}{code}print('ended')", timeout=120) == "ended\n"
 
 
+def test_a_hangup_reads_again_or_ends() -> None:
+    code = _TOLD.replace("SIGTERM", "SIGHUP")
+    assert run_python(f"{code}{_COMMAND}print('ended')", timeout=120) == "ended\n"
+    told = "until_signal(lambda: (print('again'), ended.set()))"
+    again = _COMMAND.replace("until_signal()", told)
+    assert run_python(f"{code}{again}print('ended')", timeout=120) == "again\nended\n"
+
+
 def test_it_can_be_said_before_somebody_waits_and_after_nobody_does() -> None:
     ended = Ending()
     assert not ended.is_set()

@@ -122,7 +122,11 @@ def test_a_call_here_ends_with_its_deadline(
     assert begun == [0, 4]
     assert offset_of(in_time(now + 60), BLOCK) == 1.0
     begun.clear()
-    runtime.endpoints.find("a").learned.native = False  # native code has a clock of its own
+    version = runtime.endpoints.find("a")
+    version.learned.native = version.learned.inline_ok = False  # native code has a clock of its own
+    version.open()
+    for _ in range(8):
+        runtime._costs.observe(version, 100_000, 1.0)
     with pytest.raises(DeadlineExceeded, match="of 100000 rows were done"):
         runtime.predict("a", data, engine="inline", timeout=0.01)
     assert begun == [0]

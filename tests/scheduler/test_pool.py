@@ -30,7 +30,7 @@ from scheduler import (
     State,
     Ticket,
 )
-from scheduler.executor_thread import ExecutorThread
+from scheduler.ticket import ExecutorThread
 from tests.house import run_python, until
 
 LONG = 60.0  # for what must happen; never waited for when all is well
@@ -130,8 +130,7 @@ class TestAnswers:
 
     def test_with_asyncio(self, pool: Pool) -> None:
         async def ask(n: int) -> list[object]:
-            ticket = pool.submit(Job.of(ECHO, [n]))
-            return await asyncio.wrap_future(ticket)
+            return await asyncio.wrap_future(pool.submit(Job.of(ECHO, [n])))
 
         async def main() -> list[list[object]]:
             return await asyncio.gather(*[ask(n) for n in range(50)])

@@ -30,7 +30,12 @@ from tests.upgrades.write_fixtures import TASK, WORDS
 HERE = Path(__file__).parent
 RELEASES = sorted(path.parent.name for path in HERE.glob("*/told.json"))
 #: Numbers of formats of caches: what has another one is made again, and nothing is lost.
-CACHES = {"oven.compiler.cache._FORMAT", "runtime.repository.staging._FORMAT"}
+CACHES = {
+    "oven.compiler.cache._FORMAT",
+    "runtime.repository.staging._FORMAT",
+    "runtime.training.job._FORMAT",
+    "runtime.training.training._FORMAT",
+}
 #: Constants of these names that number no format of ours.
 OTHERS = {"runtime.repository.listing.FIRST_VERSION", "oven.plans.characters.VERSION"}
 

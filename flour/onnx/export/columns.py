@@ -51,8 +51,7 @@ def _is_missing_text(out: Export, item: Node, x: str) -> str:
     op = item.op.fields()
     texts = _MISSING.get(op["marker"]) or op["text"].to_list()
     how = {"values_int64s": [1] * len(texts), "default_int64": 0}
-    found = out("LabelEncoder", x, domain=ML, keys_strings=texts, **how)
-    return out.cast(found, "int64", "bool")
+    return out.cast(out("LabelEncoder", x, domain=ML, keys_strings=texts, **how), "int64", "bool")
 
 
 @form("Products")

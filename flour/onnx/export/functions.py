@@ -66,8 +66,7 @@ def _hyperbolic(out: Export, item: Node, x: str) -> str:
     root = out("Exp", out("Mul", size, half))  # its square may be too large where half of it is not
     far = out("Mul", out("Mul", root, half), root)
     if item.op.name == "Cosh":
-        shrunk = out("Exp", out("Neg", size))
-        return out("Add", far, out("Mul", shrunk, half))
+        return out("Add", far, out("Mul", out("Exp", out("Neg", size)), half))
     grown = expm1(out, size, dtype)
     rest = out("Div", grown, out("Add", grown, number(out, 1, dtype)))
     near = out("Mul", out("Add", grown, rest), half)
@@ -117,8 +116,7 @@ def _erf(out: Export, item: Node, x: str) -> str:
     grown = _chebyshev(out, rest)
     tail = out("Mul", out("Exp", out("Neg", square)), grown)
     outer = out("Mul", out("Sign", x), out("Sub", out.constant(1.0), tail))
-    near = out("Less", size, out.constant(1.0))
-    return out("Where", near, out("Mul", x, series), outer)
+    return out("Where", out("Less", size, out.constant(1.0)), out("Mul", x, series), outer)
 
 
 _FAR, _KNEE = 6.5, 3.75  # beyond _FAR the error function is one

@@ -11,7 +11,7 @@ from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
 from flour.core.types import Record, Vector, promote
 from flour.onnx.export.writer import Export, dtype_of, form
-from flour.ops.compare import Threshold
+from flour.ops.elementwise import Threshold
 
 _FUNCTIONS = {
     **{name: name for name in ("Exp", "Log", "Sqrt", "Sin", "Cos", "Tanh", "Atan", "Atanh")},
@@ -38,8 +38,7 @@ _REDUCTIONS = {"Sum": "ReduceSum", "Max": "ReduceMax", "Min": "ReduceMin"}
 def parameter(out: Export, item: Node, values: object, dtype: str) -> str:
     """A fitted number for each column, or the one for all, as a constant that broadcasts."""
     flat = np.asarray(values).reshape(-1).astype(dtype)
-    vector = isinstance(item.inputs[0].type, Vector)
-    return out.constant(flat if vector else flat.reshape(-1)[0])
+    return out.constant(flat if isinstance(item.inputs[0].type, Vector) else flat.reshape(-1)[0])
 
 
 def roomy(dtype: str) -> str:
@@ -106,8 +105,7 @@ def _binarize(out: Export, item: Node, x: str) -> str:
     have = dtype_of(item.inputs[0].type)
     inner = have if np.dtype(have).kind == "f" else "float64"  # 0.5 is no whole number, and no bool
     limit = out.constant(item.op.fields()["threshold"], inner)
-    made = out("Greater", out.cast(x, have, inner), limit)
-    return out.cast(made, "bool", have)
+    return out.cast(out("Greater", out.cast(x, have, inner), limit), "bool", have)
 
 
 @form("OneIfTiny")
@@ -215,8 +213,7 @@ def _concat(out: Export, item: Node, *parts: str) -> str:
 
 @form("Select")
 def _select(out: Export, item: Node, x: str) -> str:
-    columns = item.op.fields()["columns"].array
-    return out("Gather", x, out.constant(columns, np.int64), axis=1)
+    return out("Gather", x, out.constant(item.op.fields()["columns"].array, np.int64), axis=1)
 
 
 @form("Element")
@@ -342,8 +339,7 @@ def _remainder(out: Export, item: Node, *both: str) -> str:
             # Some runtimes make such a remainder in float64, which has too few digits.
             return out("Sub", x, out("Mul", out("Div", x, divisor), divisor))
 
-        made = _guarded(out, inner, y, rest_by, lambda: zero)
-        return out.cast(made, inner, dtype)
+        return out.cast(_guarded(out, inner, y, rest_by, lambda: zero), inner, dtype)
     rest = out("Mod", x, y, fmod=1)
     if signed:
         return rest

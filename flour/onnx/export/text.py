@@ -16,7 +16,7 @@ from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
 from flour.onnx.errors import NotNative
 from flour.onnx.export.writer import Export, dtype_of, form
-from flour.onnx.text_words import MICROSOFT, automaton_of, of_expression, separable
+from flour.onnx.text_ngrams import MICROSOFT, automaton_of, of_expression, separable
 from flour.ops.text import Tokenize
 from flour.strings.patterns import automaton
 

@@ -90,9 +90,6 @@ class ObliviousTrees(Op):
             sums += self.value.array[start + ((x[:, feature] > border) * bits).sum(axis=1)]
         return sums
 
-    def structure(self) -> tuple[object, ...]:
-        return (self.feature.shape[1], self.value.shape[1] == 1)
-
     def remark(self) -> str:
         return f"{len(self.border)} oblivious trees; from {_LEAST} rows on {ROWS} rows at a time"
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.types import Vector
 from flour.ops.trees.slices import SlicedTables, Slices
+from flour.ops.trees.slicing import column_value
 from objectstore import Blob
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class OneRow:
         e, tests = self.e, self.sliced.tests
         threshold = e.address(self.sliced.threshold)
         with e.loop(self.tests) as u:
-            value, missing = self._value(tests, u, row)
+            value, missing = column_value(e, self.op, self.x.type, tests, u, lambda: row)
             facts = ("start", "power", "share", "shares")
             start, power, share, shares = (
                 e.var(e.load(e.address(getattr(tests, key)), u, "int64", constant=True), "h")
@@ -172,7 +172,7 @@ class OneRow:
         e, members = self.e, self.sliced.members
         blocks, rows = e.address(members.blocks), e.address(self.tables.rows)
         with e.loop(self.columns) as u:
-            value, missing = self._value(members, u, row)
+            value, missing = column_value(e, self.op, self.x.type, members, u, lambda: row)
             count = e.var(f"64 * {e.load(blocks, u, 'int64', constant=True)}", "h")
             least = "> -1.0" if self.op.signed else ">= 0.0"
             inside = f"{value} {least} and {value} < float64({count})"
@@ -180,16 +180,3 @@ class OneRow:
             e.line(f"{code} = {count} + 1 if {missing} else {code}")
             first = e.load(rows, u, "int64", constant=True)
             e.store(self.starts, u, f"({first} + {code}) * {self.trees}", "int64")
-
-    def _value(self, slots: Any, u: str, row: str) -> tuple[str, str]:
-        """The row's value in a column, and whether it is taken for missing."""
-        e, kind = self.e, self.x.type
-        assert isinstance(kind, Vector)
-        column = f"int64({e.load(e.address(slots.column), u, 'int32', constant=True)})"
-        loaded = e.let(e.load(row, column, kind.dtype, constant=True), kind.dtype).expr
-        value = e.let(self.op.seen(e, loaded, kind), "float64").expr
-        missing = f"{value} != {value}"
-        if self.op.zeros:
-            zero = e.load(e.address(slots.zero), u, "float64", constant=True)
-            missing = f"({missing}) or abs({value}) <= {zero}"
-        return value, e.let(f"({missing})", "bool").expr

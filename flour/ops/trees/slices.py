@@ -330,10 +330,6 @@ class Slices:
         filling = 0.0 if self.table.mostly_slots else self.table.filling
         return block / (_PAIRED_WALKED * self.walking()[0] - _PAIRED_FILLED * filling)
 
-    def _paired(self, test: NDArray[np.int64]) -> Paired | None:
-        """The nodes that choose two bytes, if blocks of them pay anywhere."""
-        return paired(self.outline, self.inner, test) if self.cost().by_pairs else None
-
     def _ranking(self) -> float:
         """The time to rank the columns of 64 rows."""
         if self.ranked_as() == "float32":
@@ -380,7 +376,10 @@ class Slices:
         return SlicedTables(
             nodes=_whole(node | (self.ways() << 32)),
             masked=_whole(node | (self.masks() << 32)) if self.wide else None,
-            paired=self._paired(self.place if apart else node),
+            # The nodes that choose two bytes, if blocks of them pay anywhere.
+            paired=paired(self.outline, self.inner, self.place if apart else node)
+            if self.cost().by_pairs
+            else None,
             first=_whole(self.first),
             starts=_whole(self.starts),
             roots=_whole(self.chosen[table.roots]),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from flour.core.types import Vector
+from flour.core.types import Type, Vector
 from flour.ops.trees.slices import BYTE_LEAVES, ROWS, Members, SlicedTables, Slots
 from flour.ops.trees.tiles import SIDE, Tiled, Turned
 
@@ -14,6 +15,21 @@ if TYPE_CHECKING:
     from objectstore import Blob
 
 _BYTES = {"uint8": 1, "uint16": 2, "float32": 4, "float64": 8}
+
+
+def column_value(
+    e: Emitter, op: Trees, kind: Type, slots: Any, u: str, row: Callable[[], str]
+) -> tuple[str, str]:
+    """The value of a row at an address in a slot's column, and whether it counts as missing."""
+    assert isinstance(kind, Vector)
+    column = f"int64({e.load(e.address(slots.column), u, 'int32', constant=True)})"
+    loaded = e.let(e.load(row(), column, kind.dtype, constant=True), kind.dtype).expr
+    value = e.let(op.seen(e, loaded, kind), "float64").expr
+    missing = f"{value} != {value}"
+    if op.zeros:
+        zero = e.load(e.address(slots.zero), u, "float64", constant=True)
+        missing = f"({missing}) or abs({value}) <= {zero}"
+    return value, e.let(f"({missing})", "bool").expr
 
 
 class Slicing:
@@ -120,17 +136,9 @@ class Slicing:
         self, slots: Slots | Members, u: str, first: str, row_count: str, row: str
     ) -> tuple[str, str]:
         """A row's value in a slot's column, and whether it is taken for missing."""
-        e, kind = self.e, self.x.type
-        assert isinstance(kind, Vector)
-        column = f"int64({e.load(e.address(slots.column), u, 'int32', constant=True)})"
-        where = e.var(self.x.row(f"({first} + min({row}, {row_count} - 1))"), "r")
-        loaded = e.let(e.load(where, column, kind.dtype, constant=True), kind.dtype).expr
-        value = e.let(self.op.seen(e, loaded, kind), "float64").expr
-        missing = f"{value} != {value}"
-        if self.op.zeros:
-            zero = e.load(e.address(slots.zero), u, "float64", constant=True)
-            missing = f"({missing}) or abs({value}) <= {zero}"
-        return value, e.let(f"({missing})", "bool").expr
+        place = f"({first} + min({row}, {row_count} - 1))"
+        there = lambda: self.e.var(self.x.row(place), "r")  # noqa: E731 (it is called in its turn)
+        return column_value(self.e, self.op, self.x.type, slots, u, there)
 
     def _categories(self, first: str, row_count: str) -> None:
         """For each slot the last six bits of each code, and the rows of every 64 categories.

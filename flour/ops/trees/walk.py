@@ -131,10 +131,6 @@ class Nodes(Op, abstract=True):
         """Keep all long tables assembled for the duration."""
         return assembled(*(v for v in self.fields().values() if isinstance(v, Pieces)))
 
-    def structure(self) -> tuple[object, ...]:
-        flags = (self.strict, self.narrow, self.zeros, self.absent, self.signed)
-        return (*flags, len(self.words) > 0)
-
     def _needs(self, x: Type) -> Vector:
         kind = vector(x, self.name)
         last = int(raw(self.feature)[0].max())

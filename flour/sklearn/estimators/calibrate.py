@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from flour.core.types import Vector
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
-from flour.ops.isotonic import isotonic
+from flour.ops.interpolate import isotonic
 from flour.ops.structure import Concat
 from flour.sklearn.versions import renewed
 

@@ -1,4 +1,4 @@
-"""Pipelines and column transformers: estimators that only connect others."""
+"""Pipelines, column transformers and selectors: estimators that only connect others, or columns."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from flour.core import provenance
-from flour.core.check import is_string
-from flour.core.types import Record, Text, Vector
+from flour.core.check import holds_text
+from flour.core.types import Record, Vector
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
-from flour.ops.record import Bundle, Narrow
+from flour.ops.structure import Bundle, Narrow
 
 
 def passes_through(step: Any) -> bool:
@@ -103,8 +103,7 @@ def columns_of(x: Flow, numbers: Sequence[int]) -> Flow:
 def mixed(x: Flow) -> bool:
     """True if a record has strings and numbers, which cannot share a vector."""
     assert isinstance(x.type, Record)
-    kinds = {is_string(kind) or isinstance(kind, Text) for _, kind in x.type.fields}
-    return len(kinds) > 1
+    return len({holds_text(kind) for _, kind in x.type.fields}) > 1
 
 
 def beside(parts: Sequence[Flow], x: Flow, to: Importer) -> Flow:
@@ -117,17 +116,42 @@ def beside(parts: Sequence[Flow], x: Flow, to: Importer) -> Flow:
             pieces.append(to.matrix(part))
     if not pieces:
         return x.fill(np.empty(0))
-    strings = [_holds_text(piece) for piece in pieces]
+    strings = [holds_text(piece.type) for piece in pieces]
     if any(strings) and not all(strings):
         width = sum(p.type.width if isinstance(p.type, Vector) else 1 for p in pieces)
         return Bundle(tuple(f"x{j}" for j in range(width)))(*pieces)
     return pieces[0] if len(pieces) == 1 else pieces[0].concat(*pieces[1:])
 
 
-def _holds_text(x: Flow) -> bool:
-    if isinstance(x.type, Vector):
-        return x.type.dtype == "string"
-    return isinstance(x.type, Text) or is_string(x.type)
-
-
 adapts("sklearn.frozen.FrozenEstimator")(lambda fit, x, to: to.adapt(fit.estimator, x))
+
+
+@adapts(
+    "sklearn.feature_selection.GenericUnivariateSelect",
+    "sklearn.feature_selection.SelectFdr",
+    "sklearn.feature_selection.SelectFpr",
+    "sklearn.feature_selection.SelectFromModel",
+    "sklearn.feature_selection.SelectFwe",
+    "sklearn.feature_selection.SelectKBest",
+    "sklearn.feature_selection.SelectPercentile",
+    "sklearn.feature_selection.SequentialFeatureSelector",
+    "sklearn.feature_selection.VarianceThreshold",
+)
+def _selector(fit: Fitted, x: Flow, to: Importer) -> Flow:
+    return kept(fit, x, to)
+
+
+@adapts("sklearn.feature_selection.RFE", "sklearn.feature_selection.RFECV")
+def _elimination(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
+    features = kept(fit, x, to)
+    outputs = to.predict(fit.estimator_, features, "estimator_")
+    return {**{k: v for k, v in outputs.items() if k != "distances"}, "features": features}
+
+
+def kept(fit: Fitted, x: Flow, to: Importer) -> Flow:
+    """The columns a selector keeps, in their own dtype."""
+    support = np.asarray(fit.get_support())
+    x = to.matrix(x)
+    selected = x if support.all() else x.select(np.flatnonzero(support))
+    # Without any column the library returns an empty array, for sparse data too.
+    return selected if support.any() else selected.to_dense()

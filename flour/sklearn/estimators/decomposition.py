@@ -111,5 +111,4 @@ def _pls(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 
 @adapts("sklearn.cross_decomposition.PLSSVD")
 def _pls_svd(fit: Fitted, x: Flow, to: Importer) -> Flow:
-    scaled = to.doubles(x).subtract(fit._x_mean).divide(fit._x_std)
-    return scaled.linear(fit.x_weights_.T, [])
+    return to.doubles(x).subtract(fit._x_mean).divide(fit._x_std).linear(fit.x_weights_.T, [])

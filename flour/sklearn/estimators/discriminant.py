@@ -1,14 +1,14 @@
-"""Adapters of sklearn.discriminant_analysis."""
+"""Adapters of sklearn.discriminant_analysis, and of the distance from the middle of an ellipse."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from flour.language.adapters import Fitted, Importer, adapts, of_logarithms
+from flour.language.adapters import Fitted, Importer, adapts, declines, of_logarithms
 from flour.language.flow import Flow
 from flour.language.sources import concat
 from flour.ops.linear import affine
-from flour.sklearn.estimators.linear_models import both
+from flour.sklearn.estimators.linear_models import both, inliers
 
 
 @adapts("sklearn.discriminant_analysis.LinearDiscriminantAnalysis")
@@ -24,8 +24,7 @@ def _linear(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
         return outputs
     if fit.solver == "svd":
         x = to.promoted(x, fit.xbar_).subtract(fit.xbar_)
-    axes = fit.scalings_[:, : fit._max_components].T
-    return {**outputs, "features": x.linear(axes, [])}
+    return {**outputs, "features": x.linear(fit.scalings_[:, : fit._max_components].T, [])}
 
 
 @adapts("sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis")
@@ -46,3 +45,24 @@ def _quadratic(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     if len(fit.classes_) == 2:
         scores = scores.element(1).minus(scores.element(0))
     return {"label": label, **of_logarithms(logs), "scores": scores}
+
+
+@adapts("sklearn.covariance.EllipticEnvelope")
+def _envelope(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
+    centred = to.doubles(x).subtract(fit.location_)
+    distance = centred.linear(fit.get_precision(), []).times(centred).sum()
+    # The library takes the root of the squared distance and squares it again.
+    scores = distance.sqrt().square().negate().subtract([fit.offset_])
+    return {"label": inliers(scores, "int64"), "scores": scores}
+
+
+declines(
+    "refused: it estimates a covariance and has nothing to say about rows",
+    *(
+        f"sklearn.covariance.{name}"
+        for name in (
+            *("EmpiricalCovariance", "ShrunkCovariance", "LedoitWolf", "OAS", "MinCovDet"),
+            *("GraphicalLasso", "GraphicalLassoCV"),
+        )
+    ),
+)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from flour.core.types import Record
 from flour.language.adapters import Fitted, Importer, adapts
@@ -43,11 +40,6 @@ def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     outputs = {"label": x.fill(places, scalar=not several).take(np.asarray(answers))}
     for k, answer in enumerate(answers):
         name = f"probabilities_{k}" if several else "probabilities"
-        outputs[name] = x.fill(_chances(fit, classes[k], priors[k], answer))
+        chances = priors[k] if fit._strategy == "prior" else classes[k] == answer
+        outputs[name] = x.fill(np.asarray(chances, np.float64))
     return outputs
-
-
-def _chances(fit: Fitted, classes: NDArray[Any], prior: NDArray[Any], answer: object) -> Any:
-    if fit._strategy == "prior":
-        return np.asarray(prior, np.float64)
-    return np.asarray(classes == answer, np.float64)

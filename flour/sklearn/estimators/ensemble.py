@@ -27,11 +27,6 @@ def members(fit: Fitted, x: Flow, to: Importer, *, named: bool = False) -> list[
     return [to.predict(child, x, name) for child, name in children]
 
 
-def columns(flows: Sequence[Flow], x: Flow, to: Importer) -> Flow:
-    """One value from each child as the columns of a vector."""
-    return beside(flows, x, to)
-
-
 # --- voting -----------------------------------------------------------------------------------
 
 
@@ -44,7 +39,7 @@ def _voting_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
         outputs = {"label": average.arg_max().take(fit.classes_), "probabilities": average}
         # Unflattened, transform returns three dimensions, which no column has.
         return {**outputs, "features": beside(each, x, to)} if fit.flatten_transform else outputs
-    votes = columns([child["label"] for child in children], x, to)
+    votes = beside([child["label"] for child in children], x, to)
     weights = fit._weights_not_none or [1.0] * len(children)
     counts = votes.tally(weights, np.zeros(len(children)), len(fit.classes_))
     return {"label": counts.arg_max().take(fit.classes_), "features": votes}
@@ -53,7 +48,7 @@ def _voting_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 @adapts("sklearn.ensemble.VotingRegressor")
 def _voting_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     children = members(fit, x, to, named=True)
-    each = columns([child["value"] for child in children], x, to)
+    each = beside([child["value"] for child in children], x, to)
     weights = fit._weights_not_none
     if weights is None:
         value = each.as_float().sum() / float(len(children))
@@ -153,10 +148,7 @@ def _bagging_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
         for outputs, child in zip(children, fit.estimators_, strict=True)
     ]
     probabilities = reduce(add, each) / float(fit.n_estimators)
-    result = {
-        "label": probabilities.arg_max().take(fit.classes_),
-        "probabilities": probabilities,
-    }
+    result = {"label": probabilities.arg_max().take(fit.classes_), "probabilities": probabilities}
     if hasattr(fit.estimator_, "predict_log_proba"):
         logs = [
             _of_all_classes({"probabilities": own}, child, count, x, -np.inf)
@@ -206,14 +198,13 @@ def _ada_boost_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]
     if getattr(fit, "algorithm", None) == "SAMME.R" and (weights == 1).all():  # to 1.5
         total = reduce(add, [_leanings(child["probabilities"], count) for child in children])
     else:
-        votes = columns([codes(child["label"], fit.classes_, to) for child in children], x, to)
+        votes = beside([codes(child["label"], fit.classes_, to) for child in children], x, to)
         # To 1.2, a vote for one class was none against the others.
         against = weights * 0.0 if to.fitted < (1, 3) else -1 / (count - 1) * weights
         total = votes.tally(weights, against, count)
     scores = total / float(fit.estimator_weights_.sum())
     if count > 2:
-        probabilities = (scores / float(count - 1)).softmax()
-        return to.classifier(fit.classes_, scores, probabilities)
+        return to.classifier(fit.classes_, scores, (scores / float(count - 1)).softmax())
     # The second class's score minus the first's, as the library folds two columns into one.
     single = scores.element(1) - scores.element(0)
     halves = (-single).concat(single) / 2.0
@@ -232,7 +223,7 @@ def _leanings(shares: Flow, count: int) -> Flow:
 @adapts("sklearn.ensemble.AdaBoostRegressor")
 def _ada_boost_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     children = members(fit, x, to)
-    values = columns([child["value"] for child in children], x, to)
+    values = beside([child["value"] for child in children], x, to)
     return {"value": values.weighted_median(fit.estimator_weights_[: len(children)])}
 
 

@@ -50,12 +50,7 @@ def covers(trees: Sequence[Any], to: Importer) -> dict[str, NDArray[np.float64]]
 
 
 def forest(
-    x: Flow,
-    trees: Sequence[Any],
-    to: Importer,
-    *,
-    mean: bool,
-    columns: Sequence[Any] | None = None,
+    x: Flow, trees: Sequence[Any], to: Importer, *, mean: bool, columns: Sequence[Any] | None = None
 ) -> Flow:
     """The sum or mean of the trees' leaf values, all outputs side by side."""
     rows = [tree.value[tree.children_left < 0] for tree in trees]

@@ -13,46 +13,32 @@ from flour.core.op import Op
 from flour.core.types import DTYPES, FLOATS, Record, Vector
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
-from flour.ops import trigonometry, unary
+from flour.ops import unary
 from flour.ops.elementwise import NumpyFloat
 from flour.ops.python import PythonColumns, columns_of
 
 #: Functions that turn whole numbers into floats.
 _TO_FLOAT: dict[str, type[Op]] = {
-    "exp": unary.Exp,
-    "expm1": unary.Expm1,
-    "log": unary.Log,
-    "log10": unary.Log10,
-    "log1p": unary.Log1p,
-    "log2": unary.Log2,
-    "sqrt": unary.Sqrt,
-    "sin": unary.Sin,
-    "cos": unary.Cos,
-    "tan": unary.Tan,
-    "sinh": unary.Sinh,
-    "cosh": unary.Cosh,
-    "tanh": unary.Tanh,
-    "rint": unary.Rint,
-    "erf": unary.Erf,
-    "arcsin": trigonometry.Asin,
-    "arccos": trigonometry.Acos,
-    "arctan": trigonometry.Atan,
-    "arcsinh": trigonometry.Asinh,
-    "arccosh": trigonometry.Acosh,
-    "arctanh": trigonometry.Atanh,
+    **{
+        kind.__name__.lower(): kind
+        for kind in (
+            *(unary.Exp, unary.Expm1, unary.Log, unary.Log10, unary.Log1p, unary.Log2, unary.Sqrt),
+            *(unary.Sin, unary.Cos, unary.Tan, unary.Sinh, unary.Cosh, unary.Tanh),
+            *(unary.Rint, unary.Erf),
+        )
+    },
+    "arcsin": unary.Asin,
+    "arccos": unary.Acos,
+    "arctan": unary.Atan,
+    "arcsinh": unary.Asinh,
+    "arccosh": unary.Acosh,
+    "arctanh": unary.Atanh,
 }
 #: Functions whose result has the dtype of the input, or one of its own.
 _ANY: dict[str, type[Op]] = {
-    "absolute": unary.Abs,
-    "fabs": unary.Abs,
-    "negative": unary.Negate,
-    "square": unary.Square,
-    "sign": unary.Sign,
-    "floor": unary.Floor,
-    "ceil": unary.Ceil,
-    "trunc": unary.Trunc,
-    "isnan": unary.IsNan,
-}
+    kind.__name__.lower(): kind
+    for kind in (unary.Square, unary.Sign, unary.Floor, unary.Ceil, unary.Trunc, unary.IsNan)
+} | {"absolute": unary.Abs, "fabs": unary.Abs, "negative": unary.Negate}
 
 
 #: Functions that are a product.

@@ -12,8 +12,8 @@ from flour.language.adapters import public_name as name_of
 from flour.language.flow import Flow
 from flour.ops.categories import pick, text_columns
 from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText, IsMissingText
-from flour.ops.record import Bundle
 from flour.ops.require import RequireAny, RequirePresent
+from flour.ops.structure import Bundle
 
 
 @adapts("sklearn.impute.SimpleImputer")
@@ -104,8 +104,7 @@ def with_indicator(fit: Fitted, imputed: Flow, source: Flow, to: Importer) -> Fl
     if not fit.add_indicator:
         return imputed
     marker = number_marker(fit.missing_values, to)
-    flags = _kept(source, fit.indicator_.features_).is_missing(marker)
-    return imputed.concat(flags)
+    return imputed.concat(_kept(source, fit.indicator_.features_).is_missing(marker))
 
 
 @adapts("sklearn.impute.MissingIndicator")

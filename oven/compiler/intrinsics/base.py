@@ -11,6 +11,7 @@ from functools import cache
 
 from llvmlite import ir
 
+from flour.core.parsing import parse_source
 from oven.compiler.kinds import INT64, Kind, Mismatch, Value, converted
 from oven.compiler.lowering import Lowering
 
@@ -53,7 +54,7 @@ class Generic:
 @cache
 def _definitions(module: str) -> dict[str, ast.FunctionDef]:
     """The functions of a module, as syntax."""
-    body = ast.parse(inspect.getsource(sys.modules[module])).body
+    body = parse_source(inspect.getsource(sys.modules[module])).body
     return {item.name: item for item in body if isinstance(item, ast.FunctionDef)}
 
 

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
-from flour.core.op import Columns
+from flour.core.rows import stacked, take_rows
 from flour.core.sparse import densify
-from flour.core.types import Record, Vector
+from flour.core.types import Record, Vector, width_of
 from flour.data.coerce import coerce
 from oven.explain.attribution.explainer import COMPARED, SCORE, Explainer
-from oven.explain.attribution.terms import width_of
 from oven.plans.attribution import Attribution
 
 #: Rows that are scored at once.
@@ -39,7 +38,7 @@ def sampled(explainer: Explainer, rows: object, background: object, samples: int
     orders = np.array([draw.permutation(columns) for _ in range(samples // 2)])
     orders = np.stack([orders, orders[:, ::-1]], axis=1).reshape(samples, columns)
     chosen = np.resize(draw.permutation(others), samples)
-    joined = {name: _joined(theirs[name], own[name]) for name in own}
+    joined = {name: stacked([densify(theirs[name]), densify(own[name])]) for name in own}
     steps = np.empty((count, samples, columns + 1, explainer.scores))
     for i in range(count):
         steps[i] = _scored(explainer, joined, others, orders, chosen, i)
@@ -91,27 +90,13 @@ def _mixed(
         held = joined[name]
         if isinstance(kind, Record):
             made[name] = {
-                label: _rows(held[label], source[:, at + j])
+                label: take_rows(held[label], source[:, at + j])
                 for j, label in enumerate(kind.names)
                 if label in held
             }
         elif isinstance(kind, Vector):
             made[name] = held[source[:, at : at + kind.width], np.arange(kind.width)]
         else:
-            made[name] = _rows(held, source[:, at])
+            made[name] = take_rows(held, source[:, at])
         at += width_of(kind)
     return made
-
-
-def _rows(held: Columns, rows: NDArray[np.int64]) -> Columns:
-    return held[rows] if isinstance(held, np.ndarray) else [held[row] for row in rows]
-
-
-def _joined(first: Columns, second: Columns) -> Columns:
-    """The rows of both."""
-    if isinstance(first, dict):
-        return {name: _joined(first[name], second[name]) for name in first}
-    first, second = densify(first), densify(second)
-    if isinstance(first, np.ndarray):
-        return np.concatenate([first, second])
-    return [*first, *second]

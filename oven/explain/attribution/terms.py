@@ -8,18 +8,18 @@ has no exact form here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from flour.core.node import Node, node, topological
+from flour.core.node import Node, made_of, node, topological
 from flour.core.op import Columns
 from flour.core.raw_columns import NO_COLUMN, SEVERAL, Made
 from flour.core.reference import apply_op
 from flour.core.source import Source
 from flour.core.sparse import Sparse, densify
-from flour.core.types import Record, Type, Vector
+from flour.core.types import Record, Vector, width_of
 from flour.ops.bases import Elementwise
 from flour.ops.elementwise import Cast, Multiply
 from flour.ops.linear import Linear
@@ -53,7 +53,7 @@ class ScoreTerms(NamedTuple):
 def terms(score: Node) -> ScoreTerms:
     """The score as a sum of terms, as far as there are exact ones."""
     order = topological([score])
-    columns, made = made_of(order)
+    columns, made = raw_columns(order)
     pending: dict[Node, Numbers] = {score: np.eye(width_of(score.type))}
     linear: list[Weighted] = []
     trees: list[Weighted] = []
@@ -76,28 +76,11 @@ def terms(score: Node) -> ScoreTerms:
     return ScoreTerms(score, columns, tuple(linear), tuple(trees))
 
 
-def width_of(kind: Type) -> int:
-    """The number of columns of values of a type."""
-    if isinstance(kind, Record):
-        return len(kind.fields)
-    return kind.width if isinstance(kind, Vector) else 1
-
-
-def made_of(order: Iterable[Node]) -> tuple[tuple[str, ...], dict[Node, Made]]:
+def raw_columns(order: Sequence[Node]) -> tuple[tuple[str, ...], dict[Node, Made]]:
     """The names of the raw columns, and what each value is made of."""
-    names: list[str] = []
-    made: dict[Node, Made] = {}
     sources = [item for item in order if isinstance(item.op, Source)]
-    for item in sources:
-        own = _names(item, alone=len(sources) == 1)
-        made[item] = np.arange(len(names), len(names) + len(own))
-        names += own
-    for item in order:
-        if item not in made:
-            kinds = [source.type for source in item.inputs]
-            inputs = [made[source] for source in item.inputs]
-            made[item] = np.asarray(item.op.made_of(width_of(item.type), inputs, kinds), np.int64)
-    return tuple(names), made
+    names = [name for item in sources for name in _names(item, alone=len(sources) == 1)]
+    return tuple(names), made_of(order)
 
 
 def _names(item: Node, *, alone: bool) -> list[str]:
@@ -172,5 +155,4 @@ def shares_of(term: Weighted, other: int) -> Shares:
         return Shares(node(Multiply(term.weights[0]), [x]), made)
     weights = np.zeros((len(columns), scores, width))
     weights[place.reshape(-1), :, np.arange(width)] = term.weights.T
-    flat = weights.reshape(-1, width)
-    return Shares(node(Linear(flat, np.zeros(0)), [x]), columns)
+    return Shares(node(Linear(weights.reshape(-1, width), np.zeros(0)), [x]), columns)

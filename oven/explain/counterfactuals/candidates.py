@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import ParameterError, nearest
+from flour.core.errors import ParameterError, are_texts, nearest
 from flour.core.types import Text
 from oven.explain.counterfactuals.columns import ReadColumns
 from oven.explain.counterfactuals.raw_row import RawRow
@@ -18,6 +18,8 @@ from oven.explain.counterfactuals.wanted import Numbers, bounds
 
 #: The values of a column that is read in an unknown way, and integers that are all tried.
 GRID, FEW = 33, 256
+#: The largest number that is looked at.
+LARGEST = 1e30
 
 
 class Range(NamedTuple):
@@ -40,12 +42,12 @@ class Candidates:
     def __init__(
         self,
         row: RawRow,
-        free: Sequence[str] | None,
+        free: Sequence[str],
         within: Mapping[str, Any] | None,
         training: Mapping[str, Any],
     ) -> None:
         self.row, self.within, self.training = row, dict(within or {}), training.get("columns", {})
-        self.free = list(row.places if free is None else dict.fromkeys(free))
+        self.free = list(dict.fromkeys(free))
         for where, names in (("free", self.free), ("within", self.within)):
             for name in names:
                 if name not in row.places:
@@ -67,17 +69,33 @@ class Candidates:
         self.corners = False
 
     def _is_number(self, name: str) -> bool:
-        given = self.within.get(name, (None, None))
+        """True if a column may have any number within bounds; False if values are listed."""
+        kind, where = self.row.dtype(name).kind, f"within[{name!r}]"
+        given, number = self.within.get(name, (None, None)), kind in "fiu"
         listed = isinstance(given, list | tuple)
-        number = self.row.dtype(name).kind in "fiu"
-        if not (listed or number):
+        texts = kind != "O" or name not in self.within or (listed and are_texts(given))
+        if not (listed or number) or (listed and not (given and texts)):
             hint = "such as ['Oslo', 'Rome']; for numbers a pair (low, high)"
-            where, found = f"within[{name!r}]", repr(given)[:80]
-            raise _wrong("the allowed values are not a list", where, found, hint)
+            what = "the allowed values are not a list of texts"
+            raise _wrong(what, where, repr(given)[:80], hint)
+        for each in given if listed and number and len(given) != 2 else ():
+            if not self._bounds(name, (each, each))[0].is_integer() and name in self.row.whole:
+                hint = "such as [1, 2, 5], or bounds (low, high)"
+                raise _wrong("this column has whole numbers alone", where, repr(each)[:80], hint)
         return number and not (listed and len(given) != 2)
 
+    def _bounds(self, name: str, pair: object) -> tuple[float, float]:
+        """A pair as bounds of a column, which has numbers of their size."""
+        where, dtype = f"within[{name!r}]", self.row.dtype(name)
+        ends = bounds(pair, where)
+        most = min(np.iinfo(dtype).max, 2**53) if dtype.kind in "iu" else LARGEST
+        if any(most < abs(each) < math.inf for each in ends):
+            hint = f"up to {most:g}; None is without a bound"
+            raise _wrong("these numbers are too large here", where, repr(pair)[:80], hint)
+        return ends
+
     def _range(self, name: str) -> Range:
-        low, high = bounds(self.within.get(name, (None, None)), f"within[{name!r}]")
+        low, high = self._bounds(name, self.within.get(name, (None, None)))
         old, facts = float(self.row.values[name]), self.training.get(name, {})
         spread = float(facts.get("most") or 0.0) - float(facts.get("least") or 0.0)
         usual = 1.0 if math.isnan(old) else max(1.0, abs(old))
@@ -124,7 +142,7 @@ class Candidates:
         """The values of a column of numbers that are looked at."""
         old, low, high, scale = self.ranges[name]
         here = 0.0 if math.isnan(old) else old
-        integer = self.row.dtype(name).kind in "iu"
+        integer = name in self.row.whole
         if name in read.cells:
             lower, upper, whole = read.cells[name]
             self.whole &= whole
@@ -147,13 +165,17 @@ class Candidates:
     def changed(self, chosen: NDArray[np.int64]) -> dict[str, Any]:
         """The columns that change in rows of candidates, by name."""
         made: dict[str, Any] = {}
-        units = self.unit[chosen]
-        for unit in np.unique(units).tolist():
+        picked = chosen.reshape(-1)
+        units = self.unit[picked]
+        sizes = np.min_scalar_type(len(self.units))  # integers of few bits are sorted by radix
+        order = np.argsort(units.astype(sizes), kind="stable")
+        ends = np.searchsorted(units[order], np.arange(len(self.units) + 1))
+        for unit in np.flatnonzero(np.diff(ends)).tolist():
             name, word = self.units[unit]
+            places = order[ends[unit] : ends[unit + 1]]
             if name not in made:
                 made[name] = np.full(len(chosen), self.row.values[name], self.row.dtype(name))
-            rows, at = np.nonzero(units == unit)
-            values = self.values[chosen[rows, at]]
+            rows, values = places // chosen.shape[1], self.values[picked[places]]
             if word:
                 texts = zip(made[name][rows], values, strict=True)
                 values = objects([_replaced(text, word, new) for text, new in texts])

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.node import topological
+from flour.core.node import categories_of, topological
 from flour.core.sparse import Sparse
-from flour.ops.categorise import Categorise, CategoriseText
 from flour.ops.trees.trees import Trees
 from oven.explain.attribution import explainer_of
-from oven.explain.attribution.terms import made_of, ours
+from oven.explain.attribution.terms import ours, raw_columns
 from oven.explain.counterfactuals.raw_row import RawRow
 from oven.plans.plan import Plan
 
@@ -38,7 +37,9 @@ class ReadColumns:
             return
         ops: list[Any] = [term.node.op for term in terms.trees]
         found = [_tests(i, ops[i], term.made) for i, term in enumerate(terms.trees)]
-        term, node, owner, codes = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        term, node, owner, codes, cuts, near = (
+            np.concatenate(parts) for parts in zip(*found, strict=True)
+        )
         for name, number in {n: i for i, n in enumerate(terms.columns)}.items():
             known = codes[owner == number].max(initial=0)
             if known and name not in self.categories:
@@ -46,7 +47,7 @@ class ReadColumns:
         asked = [i for i, n in enumerate(terms.columns) if n not in self.categories]
         asked = [i for i in asked if row.dtype(terms.columns[i]).kind in "fiu"]
         kept = np.isin(owner, asked)
-        term, node, owner = term[kept], node[kept], owner[kept]
+        term, node, owner, cuts, near = (e[kept] for e in (term, node, owner, cuts, near))
         names = {i: terms.columns[i] for i in asked}
         odd = any(op.zeros for op in ops) or any(isinstance(h, Sparse) for h in row.held.values())
 
@@ -63,27 +64,23 @@ class ReadColumns:
 
         if not len(node):
             return
-        for i, below, above, whole in _crossings(row, names, owner, passed):
+        for i, below, above, whole in _crossings(row, names, owner, (cuts, near), passed):
             lower, upper = np.append(-np.inf, above), np.append(below, np.inf)
             self.cells[names[i]] = lower, upper, whole and not odd
 
 
 def _categories(plan: Plan) -> dict[str, list[Any]]:
     """The categories that encoders know, by column."""
-    found: dict[str, list[Any]] = {}
-    names, made = made_of(order := topological(plan.flow.outputs.values()))
-    for item in order:
-        if isinstance(item.op, Categorise | CategoriseText):
-            op: Any = item.op
-            held = op.texts.to_list() if hasattr(op, "texts") else op.values.array.tolist()
-            for j, column in enumerate(made[item.inputs[0]].tolist()):
-                some = held[op.starts.array[j] : op.starts.array[j + 1]] if column >= 0 else []
-                found[names[column]] = [*dict.fromkeys([*found.get(names[column], []), *some])]
-    return found
+    names, made = raw_columns(order := topological(plan.flow.outputs.values()))
+    found = categories_of(order, made)
+    return {names[number]: [*dict.fromkeys(each)] for number, each in found.items()}
 
 
-def _tests(number: int, op: Trees, made: Places) -> tuple[Places, ...]:
-    """The different tests of a term: it, a node of each, its column, how many codes it knows."""
+def _tests(number: int, op: Trees, made: Places) -> tuple[NDArray[Any], ...]:
+    """The different tests of a term: it, a node of each, its column, how many codes it knows.
+
+    And its threshold, with how near to it trees read another number.
+    """
     node = np.flatnonzero(np.asarray(op.feature.array) >= 0)
     feature, codes = np.asarray(op.feature.array)[node], np.zeros(len(node), np.int64)
     if len(op.words):
@@ -91,18 +88,22 @@ def _tests(number: int, op: Trees, made: Places) -> tuple[Places, ...]:
         codes = np.where(named, 32 * np.asarray(op.length.array)[node], 0)
     keys = np.stack([feature, np.asarray(op.threshold.array)[node], codes], axis=1)
     _, first = np.unique(keys, axis=0, return_index=True)
-    return np.full(len(first), number), node[first], made[feature[first]], codes[first]
+    cuts = np.clip(keys[first, 1], -FARTHEST, FARTHEST)
+    near = np.maximum(np.abs(cuts), 1e-6) * (1e-7 if op.narrow else 4e-14)
+    return np.full(len(first), number), node[first], made[feature[first]], codes[first], cuts, near
 
 
 def _crossings(
     row: RawRow,
     names: dict[int, str],
     owner: Places,
+    cuts: tuple[Numbers, Numbers],
     passed: Callable[[dict[str, Any]], NDArray[np.bool_]],
 ) -> Iterator[tuple[int, Numbers, Numbers, bool]]:
     """For each column the neighbours between which one of its tests changes, and if all tests do.
 
-    All tests are bisected together, from the farthest numbers on.
+    All tests are bisected together: from near their `cuts` on where they change there, as columns
+    do that are read as they are, else from the farthest numbers, first by orders of magnitude.
     """
     kinds = {i: row.dtype(name) for i, name in names.items()}
     low, high = np.full(len(owner), -FARTHEST), np.full(len(owner), FARTHEST)
@@ -125,12 +126,21 @@ def _crossings(
 
     first, settled = answers(low), np.zeros(len(owner), bool)
     crosses = first != answers(high)
+    whole = np.isin(owner, [i for i, kind in kinds.items() if kind.kind in "iu"])
+    below, above = (np.clip(cuts[0] + by, low, high) for by in (-cuts[1], cuts[1] + whole))
+    begun = crosses & (answers(below) == first) & (answers(above) != first)
+    low, high = np.where(begun, below, low), np.where(begun, above, high)
+    for i in names:
+        low[owner == i], high[owner == i] = held(low, i), held(high, i)
     while not settled.all():
+        far = ~whole & (high - low > 1e-3 * np.maximum(np.abs(high), 1e-6))
         middle = (low + high) / 2
+        orders = (np.arcsinh(low[far] / 1e-6) + np.arcsinh(high[far] / 1e-6)) / 2
+        middle[far] = 1e-6 * np.sinh(orders)
         for i in names:
             middle[owner == i] = held(middle, i)
-        near = high - low <= 1e-13 * np.maximum(np.abs(high), 1e-6)
-        settled = near | (middle == low) | (middle == high)
+        close = high - low <= 1e-13 * np.maximum(np.abs(high), 1e-6)
+        settled = close | (middle == low) | (middle == high)
         same = answers(middle) == first
         low, high = np.where(same, middle, low), np.where(same, high, middle)
     for i in names:

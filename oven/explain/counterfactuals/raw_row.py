@@ -37,6 +37,17 @@ class RawRow:
             else:
                 self.places[label] = (label, None, kind)
         self.values = {name: self.value_of(name, self.held) for name in self.places}
+        known = plan.training().get("columns", {})
+        whole = {name for name in self.places if known.get(name, {}).get("whole")}
+        #: Columns of integers, by their types or by what they were in the training.
+        self.whole = whole | {name for name in self.places if self._is_whole(name, plan)}
+
+    def _is_whole(self, name: str, given: Plan) -> bool:
+        """True for integers of the row, or of the `given` plan, where the row has other numbers."""
+        label, place, kind = self.places[name]
+        own = given.inputs[label]
+        own = own[place] if isinstance(own, Record) else own
+        return any("int" in getattr(each, "dtype", "") for each in (kind, own))
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """The dtype of a column; object for strings."""
@@ -84,4 +95,7 @@ class RawRow:
 def _copies(held: Columns, count: int) -> Any:
     if isinstance(held, dict):
         return {name: _copies(each, count) for name, each in held.items()}
-    return held * count if isinstance(held, list) else np.repeat(densify(held), count, axis=0)
+    if isinstance(held, list):
+        return held * count
+    row = densify(held)
+    return np.broadcast_to(row, (count, *row.shape[1:])).copy()

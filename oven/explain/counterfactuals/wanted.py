@@ -40,7 +40,8 @@ class Wanted:
 
     def _label(self, want: object) -> Any:
         """The label itself, which may be given as its text."""
-        alike = [each for each in self.classes if each == want]
+        several = isinstance(want, np.ndarray)
+        alike = [each for each in self.classes if not several and each == want]
         alike += [each for each in self.classes if str(each) == str(want)]
         if alike or not self.classes:
             return [*alike, want][0]
@@ -77,7 +78,7 @@ def bounds(pair: object, where: str) -> tuple[float, float]:
     """A pair of numbers as bounds; None is without one."""
     try:
         low, high = (None if each is None else float(each) for each in pair)  # type: ignore[attr-defined]  # as is checked
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         low, high = 1.0, 0.0
     made = (-math.inf if low is None else low, math.inf if high is None else high)
     if made[0] <= made[1]:

@@ -12,7 +12,7 @@ from functools import cache
 from pkgutil import iter_modules
 
 from flour.core.modules import imported
-from oven.optimise.rule import Rule
+from oven.optimise.pattern import Rule
 
 
 class _Rules(Mapping[str, Rule]):

@@ -14,8 +14,7 @@ from flour.core.node import Node, node
 from flour.ops.linear import Linear
 from objectstore import Blob
 from oven.optimise.affine import HUGE, STEPS, compose, dtype_of, is_float
-from oven.optimise.pattern import Match, chain, hole, op
-from oven.optimise.rule import REASSOCIATES, Rule
+from oven.optimise.pattern import REASSOCIATES, Match, Rule, chain, hole, op
 
 
 def _guard(m: Match) -> bool:

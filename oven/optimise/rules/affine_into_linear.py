@@ -24,8 +24,7 @@ from flour.ops.linear import Linear
 from objectstore import Blob
 from oven.optimise.affine import HUGE, MOST_CANCELLATION, STEPS, Affine, Numbers, compose, dtype_of
 from oven.optimise.concat_chain import ChainPart, joined, parts, seams
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import REASSOCIATES, Rule
+from oven.optimise.pattern import REASSOCIATES, Match, Rule, hole, op
 
 
 class Scaled(NamedTuple):

@@ -13,8 +13,7 @@ from __future__ import annotations
 from flour.core.node import Node, node
 from flour.ops.link import Softmax
 from flour.ops.reduce import ArgMax, ArgMin
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import REASSOCIATES, Rule
+from oven.optimise.pattern import REASSOCIATES, Match, Rule, hole, op
 
 
 def _guard(m: Match) -> bool:

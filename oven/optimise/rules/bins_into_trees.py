@@ -28,8 +28,7 @@ from objectstore import Blob
 from oven.optimise.affine import dtype_of, is_float
 from oven.optimise.concat_chain import ChainPart, joined, parts, seams
 from oven.optimise.into_trees import chain, sent_left
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Match, Rule, hole, op
 from oven.optimise.thresholds import Flags, Floats, after, last_passing
 
 Indices = NDArray[np.int64]

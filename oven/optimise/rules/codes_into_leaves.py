@@ -18,8 +18,7 @@ from flour.ops.trees.lockstep import NodeTable
 from flour.ops.trees.outline import Outline
 from flour.ops.trees.trees import TreeLeaves
 from objectstore import Blob
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Match, Rule, hole, op
 
 
 def _build(m: Match) -> Node | None:

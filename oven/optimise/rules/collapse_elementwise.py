@@ -22,12 +22,10 @@ from flour.ops.elementwise import Add, Cast, Clip, Multiply, OneMinus, Subtract
 from flour.ops.linear import Linear
 from flour.ops.link import Sigmoid, Softmax
 from flour.ops.reduce import Norm, Sum
-from flour.ops.storage import ToDense
-from flour.ops.structure import AsVector, Concat, Element, Select
+from flour.ops.structure import AsVector, Concat, Element, Select, ToDense
 from flour.ops.unary import Exp, Relu, Square, Tanh
 from oven.optimise.affine import MOST_CANCELLATION, STEPS, Affine, compose, dtype_of, is_float
-from oven.optimise.pattern import Match, ProgramFacts, chain, hole
-from oven.optimise.rule import REASSOCIATES, Rule
+from oven.optimise.pattern import REASSOCIATES, Match, ProgramFacts, Rule, chain, hole
 
 #: Continuous operators: a small change of the input is a small change of the result. Their readers
 #: must be continuous too.

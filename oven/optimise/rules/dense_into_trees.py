@@ -14,12 +14,11 @@ from __future__ import annotations
 from flour.core.node import Node, node
 from flour.core.source import Source
 from flour.core.types import Vector
-from flour.ops.storage import ToDense
+from flour.ops.structure import ToDense
 from flour.ops.trees.linear_trees import LinearTrees
 from flour.ops.trees.trees import TreeLeaves, Trees
 from flour.ops.trees.walk import Nodes
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Match, Rule, hole, op
 
 WIDEST = 4096
 

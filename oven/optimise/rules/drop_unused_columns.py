@@ -22,12 +22,10 @@ from flour.ops.bases import Elementwise
 from flour.ops.binary import Binary
 from flour.ops.elementwise import Cast
 from flour.ops.source import Field, Pick
-from flour.ops.storage import ToDense, ToSparse
-from flour.ops.structure import AsVector, Concat, Element, Select
+from flour.ops.structure import AsVector, Concat, Element, Select, ToDense, ToSparse
 from oven.optimise.concat_chain import width_of
 from oven.optimise.finite import refusing
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Match, Rule, hole, op
 
 Columns = Sequence[int]
 

@@ -21,12 +21,10 @@ from flour.core.types import Vector
 from flour.ops.bases import Elementwise
 from flour.ops.linear import Linear
 from flour.ops.source import Fill, Pick
-from flour.ops.storage import ToDense
-from flour.ops.structure import Concat, Select
+from flour.ops.structure import Concat, Select, ToDense
 from objectstore import Blob
 from oven.optimise.finite import finite, may_refuse
-from oven.optimise.pattern import Match, ProgramFacts, hole, op
-from oven.optimise.rule import REASSOCIATES, Rule
+from oven.optimise.pattern import REASSOCIATES, Match, ProgramFacts, Rule, hole, op
 
 Mask = NDArray[np.bool_]
 

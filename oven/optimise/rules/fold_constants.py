@@ -20,8 +20,7 @@ from flour.core.source import Source
 from flour.core.types import Category, Scalar, Type, Vector
 from flour.ops.source import Field, Fill, Pick
 from oven.optimise.finite import may_refuse
-from oven.optimise.pattern import Applied, Match, Rest
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Applied, Match, Rest, Rule
 
 
 def _guard(m: Match) -> bool:

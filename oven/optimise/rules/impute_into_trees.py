@@ -19,8 +19,7 @@ from flour.ops.trees.walk import LEFT, RIGHT, ZEROS, Walk
 from objectstore import Blob
 from oven.optimise.affine import Numbers, dtype_of, is_float
 from oven.optimise.concat_chain import ChainPart, joined, parts, seams
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Match, Rule, hole, op
 
 
 def _replaces_nan(imputed: Impute, kind: Type) -> bool:

@@ -21,8 +21,7 @@ from flour.ops.structure import AsVector, Concat
 from objectstore import Blob
 from oven.optimise.affine import dtype_of
 from oven.optimise.concat_chain import joined, width_of
-from oven.optimise.pattern import Match, op, rest
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Match, Rule, op, rest
 
 
 def _function(m: Match, part: Node) -> Node | None:

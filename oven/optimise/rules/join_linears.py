@@ -22,8 +22,7 @@ from flour.ops.unary import Negate
 from objectstore import Blob
 from oven.optimise.affine import dtype_of
 from oven.optimise.concat_chain import joined
-from oven.optimise.pattern import Match, op, rest
-from oven.optimise.rule import REASSOCIATES, Rule
+from oven.optimise.pattern import REASSOCIATES, Match, Rule, op, rest
 
 
 def _build(m: Match) -> Node | None:

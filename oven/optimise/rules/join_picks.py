@@ -18,8 +18,7 @@ from flour.core.types import Record, Scalar, Vector
 from flour.ops.source import Field, Pick
 from flour.ops.structure import Concat, Element, Select
 from oven.optimise.concat_chain import joined
-from oven.optimise.pattern import Match, op, rest
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Match, Rule, op, rest
 
 
 def place(part: Node) -> object:
@@ -50,8 +49,7 @@ def _joined_run(run: list[Node]) -> list[Node]:
     if len(run) == 1 or not isinstance(first.op, Select | Element | Pick | Field):
         return run
     if isinstance(first.op, Pick | Field):
-        labels = tuple(label for part in run for label in _labels(part))
-        return [node(Pick(labels), first.inputs)]
+        return [node(Pick(tuple(label for part in run for label in _labels(part))), first.inputs)]
     columns = [column for part in run for column in _columns(part)]
     return [node(Select(np.asarray(columns, np.int64)), first.inputs)]
 

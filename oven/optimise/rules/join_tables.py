@@ -22,13 +22,11 @@ from flour.core.op import Op
 from flour.ops.categorise import Categorise, CategoriseText
 from flour.ops.discretise import Bins
 from flour.ops.encode import LookUp, OneHot
-from flour.ops.storage import ToDense
-from flour.ops.structure import Concat
+from flour.ops.structure import Concat, ToDense
 from objectstore import Blob, Strings
 from oven.optimise.affine import dtype_of
 from oven.optimise.concat_chain import joined
-from oven.optimise.pattern import Match, op, rest
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Match, Rule, op, rest
 from oven.optimise.rules import join_picks
 
 TABLES: tuple[type[Op], ...] = (Categorise, CategoriseText, LookUp, OneHot, Bins, ToDense)
@@ -60,8 +58,7 @@ def _joined_run(run: Sequence[Node]) -> list[Node]:
     if len(run) == 1:
         return list(run)
     joined_op = run[0].op.replace(**dict(_columns([item.op for item in run])))
-    sources = node(Concat(), [item.inputs[0] for item in run])
-    return [node(joined_op, [sources])]
+    return [node(joined_op, [node(Concat(), [item.inputs[0] for item in run])])]
 
 
 def _columns(tables: Sequence[Op]) -> Iterator[tuple[str, Blob | Strings]]:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from flour.core.node import Node, node
 from flour.ops.binary import Binary
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Match, Rule, hole, op
 
 
 def _guard(m: Match) -> bool:

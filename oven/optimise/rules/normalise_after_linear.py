@@ -17,8 +17,7 @@ from flour.ops.elementwise import Add
 from flour.ops.linear import Linear
 from objectstore import Blob
 from oven.optimise.affine import dtype_of, is_float
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import REASSOCIATES, Rule
+from oven.optimise.pattern import REASSOCIATES, Match, Rule, hole, op
 
 
 def _guard(m: Match) -> bool:

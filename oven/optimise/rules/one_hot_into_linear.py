@@ -17,12 +17,11 @@ from flour.core.node import Node, node
 from flour.core.types import FLOATS
 from flour.ops.encode import LookUp, OneHot
 from flour.ops.linear import Linear
-from flour.ops.storage import ToDense
+from flour.ops.structure import ToDense
 from objectstore import Blob
 from oven.optimise.affine import Numbers, dtype_of
 from oven.optimise.concat_chain import ChainPart, joined, parts, seams
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import REASSOCIATES, Rule
+from oven.optimise.pattern import REASSOCIATES, Match, Rule, hole, op
 
 
 def _one_hot(m: Match, part: ChainPart) -> Node | None:

@@ -30,15 +30,13 @@ from flour.ops.discretise import Bins
 from flour.ops.elementwise import Cast
 from flour.ops.encode import OneHot
 from flour.ops.impute import Impute
-from flour.ops.storage import ToDense, ToSparse
-from flour.ops.structure import AsVector, Concat, Select
+from flour.ops.structure import AsVector, Concat, Select, ToDense, ToSparse
 from flour.ops.trees.walk import RIGHT, Walk, raw
 from objectstore import Blob
 from oven.optimise.affine import dtype_of
 from oven.optimise.concat_chain import ChainPart, joined, parts, seams, width_of
 from oven.optimise.into_trees import chain, sent_left
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Match, Rule, hole, op
 from oven.optimise.rules.dense_into_trees import WIDEST
 from oven.optimise.thresholds import Flags, Floats
 

@@ -24,13 +24,15 @@ from flour.core.node import Node, node
 from flour.core.op import Op
 from flour.core.types import Vector
 from flour.ops.bases import Elementwise
-from flour.ops.compare import GreaterEqual, Less, LessEqual
 from flour.ops.elementwise import (
     Add,
     Cast,
     Clip,
     Divide,
     Greater,
+    GreaterEqual,
+    Less,
+    LessEqual,
     Multiply,
     Subtract,
     WithParameter,
@@ -39,8 +41,7 @@ from flour.ops.trees.walk import Walk
 from objectstore import Blob
 from oven.optimise.affine import dtype_of, is_float
 from oven.optimise.concat_chain import ChainPart, joined, parts, seams, width_of
-from oven.optimise.pattern import Match, op, rest
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Match, Rule, op, rest
 from oven.optimise.thresholds import Flags, Floats, after, last_passing
 
 Indices = NDArray[np.int64]

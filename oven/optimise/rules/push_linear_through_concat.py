@@ -22,8 +22,7 @@ from flour.ops.structure import Concat
 from objectstore import Blob
 from oven.optimise.affine import Numbers, dtype_of
 from oven.optimise.concat_chain import ChainPart, joined, parts, seams
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import REASSOCIATES, Rule
+from oven.optimise.pattern import REASSOCIATES, Match, Rule, hole, op
 
 #: From this many dense columns on, a kernel of their own pays.
 MANY = 8

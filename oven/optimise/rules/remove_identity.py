@@ -18,12 +18,10 @@ from flour.core.types import Scalar, Vector
 from flour.ops.binary import CastLike
 from flour.ops.elementwise import Add, Cast, Clip, Divide, Multiply, Subtract
 from flour.ops.reduce import ArgMax
-from flour.ops.storage import ToDense, ToSparse
-from flour.ops.structure import AsVector, Concat, Element, Select, Take
+from flour.ops.structure import AsVector, Concat, Element, Select, Take, ToDense, ToSparse
 from oven.optimise.affine import dtype_of
 from oven.optimise.concat_chain import width_of
-from oven.optimise.pattern import Match, op, rest
-from oven.optimise.rule import BITS, Rule
+from oven.optimise.pattern import BITS, Match, Rule, op, rest
 
 
 def _does_nothing(item: Node) -> bool:

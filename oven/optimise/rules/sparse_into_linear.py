@@ -14,10 +14,8 @@ import numpy as np
 
 from flour.core.node import Node, node
 from flour.ops.linear import Linear
-from flour.ops.storage import ToDense
-from flour.ops.structure import Concat
-from oven.optimise.pattern import Match, hole, op
-from oven.optimise.rule import REASSOCIATES, Rule
+from flour.ops.structure import Concat, ToDense
+from oven.optimise.pattern import REASSOCIATES, Match, Rule, hole, op
 
 
 def _stored(m: Match, item: Node, reader: Node) -> Node:

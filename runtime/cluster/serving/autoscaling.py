@@ -81,9 +81,11 @@ class Autoscaler:
         while len(self._needed) > 1 and self._needed[1][0] <= horizon:
             self._needed.popleft()
         if self._needed[0][0] <= now - scale.up_seconds:  # looked at for long enough
-            replicas = max(replicas, self._least_since(now - scale.up_seconds))
+            since = now - scale.up_seconds
+            replicas = max(replicas, min(n for when, n in self._needed if when >= since))
         if self._needed[0][0] <= now - scale.down_seconds:
-            replicas = min(replicas, self._most_since(now - scale.down_seconds))
+            since = now - scale.down_seconds
+            replicas = min(replicas, max(n for when, n in self._needed if when >= since))
         idle = scale.least == 0 and now - self._asked >= scale.zero_seconds
         return 0 if idle else min(max(replicas, scale.least), scale.most)
 
@@ -104,9 +106,3 @@ class Autoscaler:
         busy = ceil(sum(each.busy for each in loads) / scale.busy)
         needed = max(1, queue, busy)
         return max(needed, replicas + 1) if late > scale.missed * max(came, 1) else needed
-
-    def _least_since(self, start: float) -> int:
-        return min(needed for when, needed in self._needed if when >= start)
-
-    def _most_since(self, start: float) -> int:
-        return max(needed for when, needed in self._needed if when >= start)

@@ -59,10 +59,10 @@ def predict_block(
 ) -> Outputs:
     """The answers to all rows, by output; a shard whose replica is lost is asked elsewhere."""
     columns = columns_of(rows)
-    counts = {len(column) for column in columns.values()}
-    if len(counts) != 1 or 0 in counts:
+    counts = {column.shape[:1] for column in columns.values()}
+    if len(counts) != 1 or () in counts:
         raise ClusterError("a block has rows, as many in each column", found=str(sorted(counts)))
-    count = counts.pop()
+    ((count,),) = counts
     if shard is None:
         shards = max(1, min(replicas, count // LEAST_ROWS))
         ends = [count * place // shards for place in range(shards + 1)]

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
@@ -23,12 +24,7 @@ import msgspec
 
 from objectstore import Closing
 from runtime.client.rows import Outputs, Rows
-from runtime.cluster.serving.blocks import (
-    Combine,
-    Sharding,
-    predict_block,
-    predict_members,
-)
+from runtime.cluster.serving.blocks import Combine, Sharding, predict_block, predict_members
 from runtime.cluster.serving.bodies import HOMES, PATH, Homes, MemberState, ReplicaAnswer, Roster
 from runtime.errors import ClusterError
 
@@ -49,12 +45,14 @@ SPILL = 16
 class Target:
     """One replica, or the front: its free connections, and how it is doing."""
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(self, url: str, timeout: float, tls: Callable[[], ssl.SSLContext | None]) -> None:
         parts = urlsplit(url)
-        if parts.scheme != "http" or not parts.hostname:
-            raise ClusterError("an address of a cluster is http://host:port", found=repr(url)[:80])
-        self.url, self._host, self._port = url, parts.hostname or "", parts.port or 80
-        self._timeout = timeout
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            what = "an address of a cluster is http://host:port or https://host:port"
+            raise ClusterError(what, found=repr(url)[:80])
+        self.url, self._timeout = url, timeout
+        self._tls = tls if parts.scheme == "https" else None
+        self._address = parts.hostname, parts.port or (443 if self._tls else 80)
         self._free: list[HTTPConnection] = []
         self._ended = False
         self.outstanding = 0
@@ -67,7 +65,7 @@ class Target:
         try:
             connection = self._free.pop()
         except IndexError:
-            connection = HTTPConnection(self._host, self._port, timeout=self._timeout)
+            connection = self._connection()
         try:
             connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
@@ -82,6 +80,11 @@ class Target:
             if self._ended:  # meanwhile, by another thread
                 self.close()
         return ReplicaAnswer(response.status, dict(response.getheaders()), data, self.url)
+
+    def _connection(self) -> HTTPConnection:
+        if self._tls is None:
+            return HTTPConnection(*self._address, timeout=self._timeout)
+        return HTTPSConnection(*self._address, timeout=self._timeout, context=self._tls())
 
     def close(self) -> None:
         """Close the free connections."""
@@ -106,12 +109,14 @@ class ClusterClient(Closing):
         headers: Mapping[str, str] | None = None,
         look: Callable[[], Roster] | None = None,
         homes: Callable[[], Homes] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """`seeds` are addresses of the front, or of replicas. A request is tried `attempts` times.
 
         Replicas are looked up again after `refresh` seconds, and when one cannot be reached.
         `headers` go with every request, such as a token. `look` is another way to look them up,
-        and `homes` which of them have a model in memory.
+        and `homes` which of them have a model in memory. `tls` says whom to trust at addresses with
+        https; without it, the authorities of this machine.
         """
         if not (seeds or look) or attempts < 1:
             raise ClusterError("a client needs an address of the cluster, and an attempt")
@@ -119,7 +124,9 @@ class ClusterClient(Closing):
         self._headers, self._members, self._look_homes = dict(headers or {}), look, homes
         self._homes: dict[str, frozenset[str]] = {}
         self._placed = -1, -1  # the numbers of the homes, and of the members that have these
-        self._seeds = [Target(seed.rstrip("/"), timeout) for seed in seeds]
+        #: Used by new connections.
+        self.tls = tls
+        self._seeds = [Target(seed.rstrip("/"), timeout, lambda: self.tls) for seed in seeds]
         self._targets: dict[str, Target] = {}
         self._looked, self._turn = float("-inf"), 0
         self._lock, self._looking = threading.Lock(), threading.Lock()
@@ -211,7 +218,10 @@ class ClusterClient(Closing):
     def alone(self, url: str, timeout: float) -> ClusterClient:
         """A client of one replica, which asks nobody else and once only."""
         only = Roster(0, [MemberState(0, url, "ready")])
-        return ClusterClient(attempts=1, timeout=timeout, headers=self._headers, look=lambda: only)
+        headers, tls = self._headers, self.tls
+        return ClusterClient(
+            attempts=1, timeout=timeout, headers=headers, look=lambda: only, tls=tls
+        )
 
     def members(self) -> Roster:
         """The cluster's current state, as a replica or the front tells it."""
@@ -283,7 +293,10 @@ class ClusterClient(Closing):
             kept = {each.url: self._targets.pop(each.url, None) for each in found.ready()}
             gone, self._targets = (
                 self._targets,
-                {url: each or Target(url, self._timeout) for url, each in kept.items()},
+                {
+                    url: each or Target(url, self._timeout, lambda: self.tls)
+                    for url, each in kept.items()
+                },
             )
             urls = {each.number: each.url for each in found.ready()}
         for target in gone.values():

@@ -286,14 +286,13 @@ class Controller:
             seat = self._seats.setdefault(number, Seat(number, self._clock()))
             if seat.member is not None:
                 self.fleet.leave(seat.member)
-            seat.channel, seat.url, seat.quiet = channel, str(body["url"]), 0.0
+            scheme = "https:" if self.settings.options.settings.tls_cert else "http:"
+            url = str(body["url"]).replace("http:", scheme, 1)  # it has not learned of TLS yet
+            seat.channel, seat.url, seat.quiet = channel, url, 0.0
             seat.process, seat.key = int(body["process"]), str(body["key"])
             seat.node = seat.key.partition("/")[0]
-            seat.member, seat.load, seat.generation = (
-                ClusterMember(number, channel),
-                ReplicaLoad(),
-                -1,
-            )
+            seat.member, seat.load = ClusterMember(number, channel), ReplicaLoad()
+            seat.generation = -1
             seat.become("spare", self._clock())
             channel.ask("homes", self.placing.homes.to_json())
             if body["running"]:  # it may have a lease: changes wait until it has followed

@@ -7,8 +7,11 @@ replicas themselves answer many times as fast.
 
 from __future__ import annotations
 
+import socket
+import ssl
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
@@ -18,12 +21,14 @@ from runtime.cluster.serving.bodies import HOMES, PATH, Homes, ReplicaAnswer, Ro
 from runtime.cluster.serving.client import ClusterClient
 from runtime.errors import ClusterError
 from runtime.http.guard.guards import TokenFile
-from runtime.http.server import listening
+from runtime.http.server import listening, url_of
 from runtime.http.wire.interfaces import Need
 from runtime.http.wire.messages import JSON, Request, Response
 from runtime.http.wire.settings import ServerSettings
+from runtime.http.wire.tls import TlsFiles, context_of_peers, names_of
 
 #: Headers that belong to one connection.
+_SHAKE_SECONDS = 10.0
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade", "te", "host"})
 
 
@@ -40,7 +45,8 @@ class Front:
     ) -> None:
         """Listen; `told` are what clients are told, `wake` returns when there is a replica.
 
-        `settings` are those of the replicas, of which `tokens` and `max_body` hold here as well.
+        `settings` are those of the replicas, of which `tokens`, `max_body` and the files of TLS
+        hold here as well.
         """
         (self.members, self.homes), self.wake = told, wake
         http = settings or ServerSettings()
@@ -49,17 +55,29 @@ class Front:
         if http.tokens:
             need = Need("read", None, scoped=True)
             self.tokens = TokenFile(http.tokens, required=required, need_of=lambda _: need)
+        self._settings = http
+        self._tls = TlsFiles(http, ("http/1.1",)) if http.tls_cert else None
         with listening(host, port):
             self._server = _FrontServer((host, port), _Handler)
         self._server.front = self
         self._started = False
-        self.client = ClusterClient(look=self.members, homes=self.homes, refresh=0.05)
+        known = context_of_peers(http) if self._tls else None
+        self.client = ClusterClient(look=self.members, homes=self.homes, refresh=0.05, tls=known)
 
     @property
     def url(self) -> str:
         """Its address."""
         host, port = self._server.server_address[:2]
-        return f"http://{host!s}:{port}"
+        return url_of(str(host), port, tls=self._tls is not None)
+
+    def secured(self, connection: socket.socket) -> socket.socket:
+        """A new connection inside TLS, if that is spoken here; files are looked at before."""
+        if self._tls is None:
+            return connection
+        if self._tls.renew():
+            self.client.tls = context_of_peers(self._settings)
+        connection.settimeout(_SHAKE_SECONDS)
+        return self._tls.context.wrap_socket(connection, server_side=True)
 
     def start(self) -> None:
         """Answer from threads, if that was not begun before."""
@@ -92,6 +110,12 @@ class _FrontServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
     front: Front
+
+    def finish_request(self, request: object, client_address: object) -> None:
+        """Answer the requests of a connection, on its thread."""
+        assert isinstance(request, socket.socket), "this server listens by TCP"
+        with suppress(OSError), self.front.secured(request) as connection:
+            super().finish_request(connection, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -126,6 +150,8 @@ class _Handler(BaseHTTPRequestHandler):
         front, given = self.server.front, self.headers.items()
         headers = {name.lower().encode(): value.encode("latin-1") for name, value in given}
         asked = Request(self.command, path, "", headers, b"")
+        if isinstance(self.connection, ssl.SSLSocket):
+            asked.certified = names_of(self.connection)
         refused = None if front.tokens is None else front.tokens(asked)
         told = front.members() if path == PATH else front.homes()
         answer = refused or Response(msgspec.json.encode(told))

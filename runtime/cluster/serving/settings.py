@@ -67,6 +67,5 @@ class ClusterSettings:
             ("poll", self.poll, is_number(self.poll), "seconds; 0 is never"),
             ("standby", self.standby, is_count(self.standby), "a number of processes"),
             ("options.settings", address, free, "a replica listens at a free port of `host`"),
-            ("tls_cert", http.tls_cert, http.tls_cert is None, "None: a cluster has no TLS"),
         )
         check_values(options, "a cluster cannot have such settings", None, ClusterError)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from flour.core.rows import cut_rows, stacked
 from flour.data.batch import row_count
 from runtime.http.snapshots import Family
 from runtime.service.answerers import Answerer, InferCall
@@ -210,7 +211,7 @@ class Batched:
         timeouts = [one.rest(now).timeout for one in ready]
         longest = None if None in timeouts else max(each for each in timeouts if each is not None)
         priorities = [one.call.priority or 0 for one in ready]
-        block = _stacked([one.call.batch.data for one in ready])
+        block = stacked([one.call.batch.data for one in ready])
         batch = first.version.reader.read(block)
         whole = InferCall(first.version, batch, first.outputs, longest, max(priorities))
         loop = asyncio.get_running_loop()
@@ -236,7 +237,7 @@ class Batched:
             if one.late(now):
                 one.future.set_exception(DeadlineExceeded("the deadline passed meanwhile"))
             else:
-                one.future.set_result(_rows(answers, start, stop))
+                one.future.set_result(cut_rows(answers, start, stop))
             start = stop
 
     def _one_by_one(self, ready: list[_Waiting]) -> None:
@@ -294,22 +295,3 @@ def _form(data: object) -> Hashable | None:
         alike = len(counts) == 1 and all(form is not None for _, form in parts)
         return tuple(parts) if alike else None
     return None
-
-
-def _stacked(blocks: list[Any]) -> Any:
-    """Blocks of one form, one below the other."""
-    first = blocks[0]
-    if isinstance(first, Mapping):
-        return {name: _stacked([block[name] for block in blocks]) for name in first}
-    if all(isinstance(block, np.ndarray) for block in blocks):
-        return np.concatenate(blocks)
-    return [row for block in blocks for row in block]
-
-
-def _rows(value: Any, start: int, stop: int) -> Any:
-    """Some rows of an answer."""
-    if isinstance(value, Mapping):
-        return {name: _rows(part, start, stop) for name, part in value.items()}
-    if hasattr(value, "toarray"):
-        value = value.toarray()
-    return value[start:stop]

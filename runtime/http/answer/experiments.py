@@ -16,6 +16,7 @@ import msgspec
 
 from flour.data.batch import Batch
 from runtime.errors import UnknownEndpoint
+from runtime.http.codec.array_pieces import LARGE
 from runtime.http.codec.bodies import Compared, PromoteRequest, RouteBody, RouteChange, RouteHistory
 from runtime.http.codec.typed_json import json
 from runtime.http.guard.clients import asked_of, changed, sender
@@ -33,8 +34,6 @@ from runtime.service.version import ModelVersion
 #: The data of a request's body, as the champion reads it.
 Rows = Callable[[HandlerContext, Request], object]
 _NOTHING: Mapping[str, str] = {}
-#: Larger bodies are read on a thread.
-LARGE = 512 << 10
 
 _route = msgspec.json.Decoder(RouteBody)
 _promotion = msgspec.json.Decoder(PromoteRequest)
@@ -172,7 +171,8 @@ def put_route(service: HandlerContext, request: Request) -> Answer:
     body: RouteBody = asked_of(request, _route)
     name, data = request.params["model"], msgspec.to_builtins(body)
     given = {part: value for part, value in data.items() if value is not None}
-    service.runtime.endpoints.find(name)
+    if name not in service.runtime.routes.muted:  # its file may wait to be deleted
+        service.runtime.endpoints.find(name)
     written = from_data({"salt": name, **given}, where=f"the route of {name!r}"[:200])
     made = addressed(name, written)
     return _change(service, request, partial(_put, service.runtime, name, made))

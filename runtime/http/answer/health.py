@@ -29,7 +29,8 @@ def live(service: HandlerContext, request: Request) -> Answer:
 def ready(service: HandlerContext, request: Request) -> Answer:
     """True if the wanted models are loaded."""
     state = service.ready()
-    return json(state, 200 if state.ready else 503)
+    soon = (("Retry-After", "1"),) if state.loading or state.compiling else ()
+    return json(state, 200 if state.ready else 503, soon)
 
 
 def openapi(service: HandlerContext, request: Request) -> Answer:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from flour.data.batch import Batch, row_count
+from runtime.http.codec.array_pieces import LARGE
 from runtime.http.codec.model_codec import ModelCodec, is_dense
 from runtime.http.codec.number_arrays import LEAST_BYTES
 from runtime.http.codec.response_options import NOTHING, ResponseOptions, tells
@@ -26,8 +27,6 @@ from scheduler import DeadlineExceeded
 
 Encode = Callable[[dict[str, Any]], Response]
 
-#: Larger bodies are decoded on a thread: reading less takes less than handing it over.
-LARGE = 512 << 10
 #: Answers to more rows are encoded on a thread.
 MANY_ROWS = 4096
 #: So many documents are answered together, of a large body.
@@ -92,7 +91,7 @@ async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -
     encode = partial(front.encode, wished=wished)
     version = front.version
     dense = all(map(is_dense, version.kinds.values()))
-    if version.reader.text and dense and not version.mixes_rows:
+    if _has_texts(call.batch.data) and dense and not version.mixes_rows:
         return await _by_documents(service, front, call, request, encode)
     answer = answered(service, front, call, request, encode)
     return answer if isinstance(answer, Response) else await answer
@@ -116,6 +115,13 @@ async def _explained(
     return answer if isinstance(answer, Response) else await answer
 
 
+def _has_texts(data: object) -> bool:
+    """True for texts, and for columns of which some are texts."""
+    columns = [*data.values()] if isinstance(data, dict) else [data]
+    types = [each.dtype for each in columns if isinstance(each, np.ndarray)]
+    return len(types) == len(columns) and np.dtype(object) in types
+
+
 async def _by_documents(
     service: HandlerContext, front: ModelCodec, call: InferCall, request: Request, encode: Encode
 ) -> Response:
@@ -124,7 +130,10 @@ async def _by_documents(
     made: list[dict[str, Any]] = []
     try:
         for at in range(0, call.batch.rows, DOCUMENTS):
-            batch = front.version.read(call.batch.data[at : at + DOCUMENTS]).as_block
+            data, rows = call.batch.data, slice(at, at + DOCUMENTS)
+            columns = isinstance(data, dict)
+            some = {name: each[rows] for name, each in data.items()} if columns else data[rows]
+            batch = front.version.read(some).as_block
             timeout = None if deadline is None else left(deadline)
             part = call._replace(batch=batch, timeout=timeout)
             made.append(await asyncio.wrap_future(service.answering.answer(part)))

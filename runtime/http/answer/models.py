@@ -139,7 +139,7 @@ async def _index(service: HandlerContext, may: Callable[[str], bool], *, ready: 
         states = await asyncio.to_thread(repository.index)
     listed = []
     for each in states:
-        if may(each.name) and (not ready or each.state == "READY"):
+        if each.name and may(each.name) and (not ready or each.state == "READY"):
             graph = (
                 None if each.reason else service.runtime.graphs.facts(f"{each.name}@{each.version}")
             )

@@ -10,37 +10,40 @@ rows gets an array of answers. Blocks may come and go as streams of Arrow: codec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any
+from urllib.parse import parse_qs
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from flour.core.types import Pairs, Type
+from flour.core.types import Pairs, Record, Type, Vector
 from flour.data.batch import Batch
-from runtime.http.answer.inference import LARGE, answered, check_deadline, quick, quick_block
-from runtime.http.answer.piecewise import in_pieces
+from runtime.http.answer.inference import answered, check_deadline, quick, quick_block
+from runtime.http.answer.piecewise import PREDICTIONS, at_once, in_pieces
 from runtime.http.codec import codec_arrow
-from runtime.http.codec.array_pieces import RowPieces, rows_in_pieces
+from runtime.http.codec.array_pieces import LARGE, ArrayPieces
 from runtime.http.codec.bodies import Instances, Predictions
-from runtime.http.codec.codec_json import decoded, encode
-from runtime.http.codec.column_arrays import ColumnPieces, column_pieces
+from runtime.http.codec.codec_json import converted, decoded, encode
+from runtime.http.codec.column_arrays import column_pieces, outlined, whole
 from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.codec.number_arrays import LEAST_BYTES, read
 from runtime.http.codec.response_options import NOTHING, ResponseOptions, tells, timeout
 from runtime.http.codec.row_texts import encoded_column, encoded_rows, named
 from runtime.http.routes import HandlerContext
-from runtime.http.watch import telemetry
-from runtime.http.wire.loop_fairness import uncollected
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.problems import HttpError
+from runtime.service.call import named_outputs
 from runtime.service.private import column_names
 
 #: Columns that a model does not read; and the most rows of a body that are checked for them.
 _MOST_COLUMNS, _FEW_ROWS = 4096, 64
-_anything = msgspec.json.Decoder()
+_WIDE = Vector | Record
+#: Rows of numbers of a large body that are answered at a time.
+_SOME_ROWS = 4096
 _instances = msgspec.json.Decoder(Instances)
 
 
@@ -54,20 +57,28 @@ def predict(service: HandlerContext, request: Request) -> Answer:
     return _predicted(service, front, request, _read(front, request.body), arrow=arrow)
 
 
-def _front(service: HandlerContext, request: Request) -> ModelCodec:
-    return service.front(request.params["model"], request.params.get("version"))
+def _front(service: HandlerContext, request: Request, *, predicting: bool = False) -> ModelCodec:
+    """The codec of the model that is asked, for the outputs that the query names, if any."""
+    front = service.front(request.params["model"], request.params.get("version"))
+    asked = parse_qs(request.query, keep_blank_values=True).get("outputs")
+    if asked is None:
+        return front.predicting if predicting else front
+    names = [name for each in asked for name in each.split(",") if name]
+    outputs = named_outputs(names, front.version.outputs, front.version.owner)
+    assert outputs is not None, "there is a list of names"
+    return front.answering(outputs)
 
 
 def rows(service: HandlerContext, request: Request) -> object:
     """The data of a body, for a route that reads it."""
     if codec_arrow.is_stream(request.body):
         return _read(_front(service, request), request.body).data
-    return decoded(request.body, _anything, Any)
+    return whole(request.body)
 
 
 def rows_of_instances(_service: HandlerContext, request: Request) -> object:
     """The rows of a body of the first version of the protocol."""
-    asked: Instances = decoded(request.body, _instances, Instances)
+    asked: Instances = converted(whole(request.body), Instances)
     return asked.instances
 
 
@@ -77,36 +88,48 @@ async def _aside(
     """The answer to a large body, which is decoded on a thread: others do not wait for that."""
     if arrow:
         await asyncio.to_thread(codec_arrow.load)
-    batch = await asyncio.to_thread(_numbers, front, request.body)
-    if batch is None and not arrow:
-        whole = await in_pieces(service, front, request, _cut, _read, partial(_rows, front))
-        if whole is not None:
-            return whole
-    if batch is None:
-        with uncollected():
-            batch = await asyncio.to_thread(_read, front, request.body)
-    telemetry.resume(service, request)
-    answer = _predicted(service, front, request, batch, arrow=arrow)
-    return answer if isinstance(answer, Response) else await answer
+    cut, form = partial(_batches, front, request.body), partial(_rows, front)
+    answer = None if arrow else await in_pieces(service, front, request, cut, form)
+    read = partial(_read, front, request.body)
+    then = partial(_predicted, service, front, request, arrow=arrow)
+    return answer or await at_once(service, request, read, then)
 
 
-def _cut(front: ModelCodec, body: bytes | memoryview) -> RowPieces | ColumnPieces | None:
-    return rows_in_pieces(body) or column_pieces(body, front.version.inputs)
+def _batches(front: ModelCodec, body: bytes | memoryview) -> Iterable[Batch] | None:
+    """Some rows or columns of a large body at a time; None for other bodies."""
+    if codec_arrow.is_stream(body):
+        return None
+    numbers, read = _numbers(front, body), partial(_read, front)
+    if numbers is not None:
+        starts = range(0, len(numbers), _SOME_ROWS)
+        return (front.version.read(numbers[at : at + _SOME_ROWS]) for at in starts)
+    value = outlined(body)
+    if isinstance(value, ArrayPieces):
+        return map(read, value) if value.has_rows else None
+    columns = column_pieces(value, front.version.inputs)
+    return None if columns is None else (batch_of(front, each) for each in columns.pieces)
 
 
-def _read(front: ModelCodec, body: bytes | memoryview | dict[str, Any]) -> Batch:
+def _instances_of(front: ModelCodec, body: bytes | memoryview) -> Iterable[Batch] | None:
+    value = outlined(body)
+    rows = value.get("instances") if isinstance(value, dict) else None
+    if not isinstance(rows, ArrayPieces) or not rows.has_rows:
+        return None
+    return map(partial(_read, front), rows)
+
+
+def _read(front: ModelCodec, body: bytes | memoryview) -> Batch:
     """The batch of a body: rows of numbers as an array, if the model takes that."""
-    if isinstance(body, dict):
-        return batch_of(front, body)
     if codec_arrow.is_stream(body):
         rows = codec_arrow.rows(body, front.version.inputs)
         version = front.version
         return version.read(version.reader.nulls.settled(rows)).as_block
-    return _numbers(front, body) or batch_of(front, decoded(body, _anything, Any))
+    numbers = _numbers(front, body)
+    return batch_of(front, whole(body)) if numbers is None else front.version.read(numbers)
 
 
-def _numbers(front: ModelCodec, body: bytes | memoryview) -> Batch | None:
-    """The batch of rows of numbers, which native code reads; None for others."""
+def _numbers(front: ModelCodec, body: bytes | memoryview) -> NDArray[np.float64] | None:
+    """Rows of numbers, which native code reads; None for others."""
     width = front.quick_width if front.quick_type == "FP64" else 0
     if not width or len(body) < LEAST_BYTES or body[0] != _OPENING:
         return None
@@ -115,7 +138,7 @@ def _numbers(front: ModelCodec, body: bytes | memoryview) -> Batch | None:
     if numbers is None or numbers.end != len(body) or numbers.width != width:
         return None
     rows = numbers.values.reshape(-1, width)
-    return None if np.isnan(rows).any() else front.version.read(rows)
+    return None if np.isnan(rows).any() else rows
 
 
 _OPENING = ord("[")
@@ -127,7 +150,9 @@ def _predicted(
     batch = batch.as_block if arrow else batch
     wished = NOTHING if request.plain else ResponseOptions(timeout=timeout({}, request))
     check_deadline(front, request, wished.timeout)
-    outputs = (quick if batch.single else quick_block)(service, front, batch)
+    outputs = None
+    if len(request.body) <= LARGE:  # other rows may take long, even if they are few
+        outputs = (quick if batch.single else quick_block)(service, front, batch)
     if outputs is not None:
         check_deadline(front, request, wished.timeout)
         told = front.told(outputs)
@@ -147,7 +172,7 @@ def _predicted(
 
 def instances(service: HandlerContext, request: Request) -> Answer:
     """The first version of the protocol: `instances` in, `predictions` out."""
-    front = request.front = _front(service, request).predicting
+    front = request.front = _front(service, request, predicting=True)
     if len(request.body) > LARGE:
         return _many_instances(service, front, request)
     asked: Instances = decoded(request.body, _instances, Instances)
@@ -155,22 +180,17 @@ def instances(service: HandlerContext, request: Request) -> Answer:
 
 
 async def _many_instances(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
-    form, cut = partial(predictions_of, front), lambda _, body: rows_in_pieces(body)
-    whole = await in_pieces(service, front, request, cut, _read, form)
-    if whole is not None:
-        return whole
-    with uncollected():
-        asked = await asyncio.to_thread(decoded, request.body, _instances, Instances)
-    telemetry.resume(service, request)
-    answer = _instances_answered(service, front, request, asked)
-    return answer if isinstance(answer, Response) else await answer
+    cut, form = partial(_instances_of, front, request.body), partial(predictions_of, front)
+    answer = await in_pieces(service, front, request, cut, form, PREDICTIONS)
+    then = partial(_instances_answered, service, front, request)
+    return answer or await at_once(
+        service, request, lambda: converted(whole(request.body), Instances), then
+    )
 
 
 def _instances_answered(
     service: HandlerContext, front: ModelCodec, request: Request, asked: Instances
 ) -> Answer:
-    if not asked.instances:
-        raise HttpError("there is no instance", where="$.instances")
     if len(asked.instances) == 1 and (request.plain or not tells(request)):
         row = front.version.read(asked.instances[0])
         outputs = quick(service, front, row) if row.single else None
@@ -179,7 +199,7 @@ def _instances_answered(
             only = [_plain(value) for value in answers_of_row.values()]
             predictions = only if len(only) == 1 else [_row(front, answers_of_row)]
             return _counted(front, request, Response(encode(Predictions(predictions))), 1)
-    batch = batch_of(front, asked.instances)
+    batch = batch_of(front, asked.instances, "$.instances")
     if batch.single:
         raise HttpError(
             "each instance is a row of its own",
@@ -207,25 +227,45 @@ def _counted(front: ModelCodec, request: Request, response: Response, rows: int)
     return response
 
 
-def batch_of(front: ModelCodec, data: object) -> Batch:
+def batch_of(front: ModelCodec, data: object, where: str = "$") -> Batch:
     """The batch of what JSON holds; rows of several inputs become each input's rows."""
     inputs = front.version.inputs
     for row in data if isinstance(data, list) and len(data) <= _FEW_ROWS else (data,):
-        if isinstance(row, dict) and len(row) > _MOST_COLUMNS:
+        if isinstance(row, dict | list | str) and len(row) > _MOST_COLUMNS:
             _check_columns(row, inputs)
+    wide = len(inputs) > 1 or isinstance(next(iter(inputs.values())), _WIDE)
+    if wide and isinstance(data, list) and not data:  # which says no columns
+        hint = _expected(inputs)
+        raise HttpError("there is no row", where=where, found="an empty array", hint=hint)
     rows = data if len(inputs) > 1 and isinstance(data, list) else []
     if rows and all(isinstance(row, dict) and row.keys() == inputs.keys() for row in rows):
         data = {name: [row[name] for row in rows] for name in inputs}
     return front.version.read(data)
 
 
-def _check_columns(row: dict[str, Any], inputs: Mapping[str, Type]) -> None:
+def _check_columns(row: dict[str, Any] | list[Any] | str, inputs: Mapping[str, Type]) -> None:
     """Refuse a row of very many columns that no model reads: each would be looked at."""
     kinds = inputs.values()
+    if isinstance(row, str | list) and not all(isinstance(each, _WIDE) for each in kinds):
+        return  # these are rows, or their values
+    if isinstance(row, str):
+        found = f"a text of {len(row)} characters"
+        raise HttpError("a row of this model has columns", where="$", found=found)
     known = len(column_names(inputs)) + sum(getattr(kind, "width", 0) for kind in kinds)
-    if len(row) > _MOST_COLUMNS + known and not any(isinstance(kind, Pairs) for kind in kinds):
+    rows = isinstance(row, list) and isinstance(row[0], dict | list)
+    if len(row) > _MOST_COLUMNS + known and not (
+        rows or any(isinstance(kind, Pairs) for kind in kinds)
+    ):
         hint = "send those that the model reads"
         raise HttpError("these are too many columns", found=f"{len(row)} columns", hint=hint)
+
+
+def _expected(inputs: Mapping[str, Type]) -> str:
+    """The form of rows, for a body without any."""
+    widths = [kind.width for kind in inputs.values() if isinstance(kind, Vector)]
+    names = [each for name, kind in inputs.items() for each in getattr(kind, "names", [name])]
+    each = f"{widths[0]} values" if len(widths) == len(inputs) == 1 else ", ".join(names)[:200]
+    return f"rows are an array, and each has {each}"
 
 
 def _row(front: ModelCodec, answers: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
+from runtime.errors import UnknownEndpoint
 from runtime.http.codec.bodies import (
+    LabelsNoted,
+    LabelsRequest,
     Reported,
     ReportRequest,
     RolloutAction,
@@ -19,6 +24,7 @@ from runtime.http.wire.messages import Request, Response
 _request = msgspec.json.Decoder(RolloutRequest)
 _action = msgspec.json.Decoder(RolloutAction)
 _report = msgspec.json.Decoder(ReportRequest)
+_labels = msgspec.json.Decoder(LabelsRequest)
 
 
 async def begin(service: HandlerContext, request: Request) -> Response:
@@ -46,6 +52,19 @@ async def report(service: HandlerContext, request: Request) -> Response:
     name, values = request.params["model"], asked.values
     body = {"name": name, "request": asked.request, "values": values}
     return json(Reported(await service.peers.judge("report", body)))
+
+
+async def labels(service: HandlerContext, request: Request) -> Response:
+    """Note labels of answers by their ids."""
+    from runtime.feedback import Feedback  # most servers have none
+
+    asked: LabelsRequest = body_of(request, _labels)
+    name = service.runtime.endpoints.find(request.params["model"]).name
+    feedback = service.runtime.routes.keeper(name, "feedback")
+    if not isinstance(feedback, Feedback):
+        hint = "[feedback] in its notes.toml asks for it"
+        raise UnknownEndpoint("this model has no feedback", found=name[:80], hint=hint)
+    return json(LabelsNoted(await asyncio.to_thread(feedback.labels, asked.labels)))
 
 
 async def _judged(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 
 class Error(Struct):
@@ -40,6 +40,7 @@ class Ready(Struct, omit_defaults=True):
     missing: list[str] = []
     compiling: list[str] = []
     seconds_left: float = 0.0
+    loading: str = ""
 
 
 class TensorMetadata(Struct):
@@ -263,10 +264,48 @@ class ReportRequest(Struct, forbid_unknown_fields=True):
     values: dict[str, float]
 
 
+class LabelsRequest(Struct, forbid_unknown_fields=True):
+    """Labels by the ids of answers, of `X-Answer-Id`."""
+
+    labels: dict[str, str | int | float | bool | None]
+
+
+class LabelsNoted(Struct):
+    """The number of labels that were noted."""
+
+    labels: int
+
+
 class Reported(Struct):
     """True if the request was remembered."""
 
     known: bool
+
+
+class CounterfactualRequest(Struct, forbid_unknown_fields=True):
+    """A row, and the answer wanted of it: a label, or [low, high] for a number.
+
+    Only `free` columns change, of numbers between bounds [low, high], else to values of a list.
+    """
+
+    row: Any
+    want: Any
+    free: list[str] | None = None
+    within: dict[str, list[Any]] | None = None
+    most: Annotated[int, Meta(ge=1, le=10)] = 3
+
+
+class CounterfactualResponse(Struct):
+    """The changes, the changed row, and what the model answers before and after."""
+
+    want: Any
+    found: bool
+    proved: bool
+    cost: float
+    changes: list[dict[str, Any]]
+    row: Any
+    before: dict[str, Any]
+    after: dict[str, Any]
 
 
 class Compared(Struct):

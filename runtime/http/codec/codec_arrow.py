@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from flour.core.types import Type
-from flour.data.arrow_reader import ArrowReader, library
+from flour.data.arrow_reader import ArrowReader, library, no_rows
 from objectstore import system
 from oven.plans.arrow import answers_batch
 from runtime.http.wire.loop_fairness import uncollected
@@ -92,9 +92,7 @@ def rows(body: bytes | memoryview, inputs: Mapping[str, Type]) -> Any:
         ) from None
     if table.num_rows > _MOST_ROWS * len(body):
         raise HttpError("the rows have no data", found=f"{table.num_rows} rows")
-    batches = table.combine_chunks().to_batches()
-    if not batches:
-        raise HttpError("there is no row", hint="a stream has one batch of rows at least")
+    batches = table.combine_chunks().to_batches() or [no_rows(table.schema)]
     return ArrowReader(inputs).read(batches[0])
 
 

@@ -87,7 +87,7 @@ def values(raw: memoryview, datatype: str, shape: Sequence[int], where: str) -> 
 
 
 def _texts(raw: memoryview, where: str) -> list[str]:
-    texts, at, whole = [], 0, bytes(raw)  # slicing bytes is faster than slicing a view
+    texts, at, whole = list[str](), 0, bytes(raw)  # slicing bytes is faster than slicing a view
     end = len(whole)
     while at < end:
         start = at + 4
@@ -99,15 +99,17 @@ def _texts(raw: memoryview, where: str) -> list[str]:
             raise HttpError(
                 "an element is longer than the tensor", where=where, found=f"{size} bytes"
             )
-        try:
-            texts.append(whole[start:at].decode())
-        except UnicodeDecodeError:
-            raise HttpError(
-                "an element is no UTF-8",
-                where=f"{where}[{len(texts)}]",
-                hint="for other bytes send base64 with the content type base64",
-            ) from None
+        texts.append(text(whole[start:at], where, len(texts)))
     return texts
+
+
+def text(data: bytes, where: str, number: int) -> str:
+    """The text of an element."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        what, hint = "an element is no UTF-8", "for other bytes send base64 as content type base64"
+        raise HttpError(what, where=f"{where}[{number}]", hint=hint) from None
 
 
 def raw_values(array: NDArray[Any], datatype: str) -> bytes | memoryview:

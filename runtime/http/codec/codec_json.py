@@ -18,8 +18,8 @@ import numpy as np
 from msgspec import UNSET, Raw, Struct, UnsetType
 from numpy.typing import NDArray
 
-from runtime.http.codec.array_pieces import ArrayPieces, array_pieces
-from runtime.http.codec.number_arrays import LEAST_BYTES, LONG_BYTES, ParsedArray, taken_out
+from runtime.http.codec.array_pieces import LARGE, ArrayPieces, array_pieces, check_weight, too_deep
+from runtime.http.codec.number_arrays import LEAST_BYTES, ParsedArray, taken_out
 from runtime.http.codec.number_texts import LEAST_NUMBERS, TEXTS, written
 from runtime.http.codec.tensors import (
     BYTES,
@@ -127,12 +127,16 @@ def decode(body: bytes | memoryview) -> Envelope:
 def _with_numbers(body: bytes | memoryview) -> Envelope | None:
     """The request, where the native reader has read some of its data."""
     rest, found = taken_out(body)
-    try:
-        request = _envelope.decode(rest) if found else None
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return None  # the general decoder says what is wrong
-    if request is None:
+    if not found:
         return None
+    if len(rest) > LARGE:
+        check_weight(rest)
+    try:
+        request: InferRequest = _envelope.decode(rest)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        if len(body) > LARGE:  # the general decoder would have too much to decode
+            decoded(rest, _envelope, LooseRequest)
+        return None  # the general decoder says what is wrong
     marked = [item for item in request.inputs if _is_marker(item.data)]
     if [bytes(cast("Raw", item.data)) for item in marked] != [
         b'"#%d"' % place for place in range(len(found))
@@ -151,7 +155,7 @@ def _data(
         return array
     if item.datatype in _FLOAT_NAMES and array.fits(item.shape):
         return array.values
-    long = array_pieces(body, array.start) if array.end - array.start > LONG_BYTES else None
+    long = array_pieces(body, array.start) if array.end - array.start > LARGE else None
     return long or Raw(bytes(body[array.start : array.end]))
 
 
@@ -162,44 +166,63 @@ def _is_marker(data: object) -> bool:
 _FLOAT_NAMES = {"FP32", "FP64"}
 
 
-def decoded(body: bytes | memoryview, decoder: msgspec.json.Decoder[Any], loose: object) -> Any:
+def decoded(
+    body: bytes | memoryview | Raw, decoder: msgspec.json.Decoder[Any], loose: object
+) -> Any:
     """Decode a body by a typed decoder, or by the slow one if it has bare NaN or Infinity."""
+    if len(memoryview(body)) > LARGE:
+        check_weight(memoryview(body))
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as problem:
         raise refused(problem) from None
     except msgspec.DecodeError as problem:
-        if _NOT_FINITE.search(body) is None:
-            raise HttpError("the body is no JSON", found=str(problem)) from None
-        return _loose(body, loose, problem)
+        if _NOT_FINITE.search(memoryview(body)) is None:
+            raise _no_json(memoryview(body), problem) from None
+        return _loose(bytes(body), loose, problem)
     except UnicodeDecodeError:
         raise HttpError("the body is no UTF-8", hint="JSON is sent as UTF-8") from None
     except RecursionError:
-        raise _too_deep() from None
+        raise too_deep() from None
 
 
-_NOT_FINITE = re.compile(b"NaN|Infinity")
+_NOT_FINITE, _NOT_SPACE = re.compile(b"NaN|Infinity"), re.compile(rb"[^ \t\r\n]")
+#: Halves of surrogate pairs in JSON, and whole pairs.
+_SURROGATES = re.compile(rb"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]|(\\u[dD][89a-fA-F]\w\w)")
 
 
-def _loose(body: bytes | memoryview, kind: object, problem: Exception) -> Any:
+def _no_json(body: memoryview | bytes, problem: Exception) -> HttpError:
+    if _NOT_SPACE.search(body) is None:
+        return HttpError("the body is empty", hint="JSON is expected")
+    said = str(problem)
+    if "truncated" in said or "surrogate" in said:  # one at the end of a text is told as an end
+        for half in filter(None, (each[1] for each in _SURROGATES.finditer(body[:LARGE]))):
+            return HttpError("half of a surrogate pair is no text", found=half.decode())
+    return HttpError("the body is no JSON", found=said)
+
+
+def _loose(body: bytes, kind: object, problem: Exception) -> Any:
     try:
-        return msgspec.convert(json.loads(bytes(body)), kind)
-    except msgspec.ValidationError as refusal:
-        raise refused(refusal) from None
+        return converted(json.loads(body), kind)
     except RecursionError:
-        raise _too_deep() from None
+        raise too_deep() from None
     except ValueError:
-        raise HttpError("the body is no JSON", found=str(problem)) from None
+        raise _no_json(body, problem) from None
 
 
-def _too_deep() -> HttpError:
-    return HttpError("the body is nested too deeply", hint="tensors have few dimensions")
+def converted(value: object, kind: object) -> Any:
+    """A decoded value as one of a type."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as problem:
+        raise refused(problem) from None
 
 
 def refused(problem: msgspec.ValidationError, where: str = "$") -> HttpError:
     """A decoder's error as an HttpError."""
     what, _, path = str(problem).partition(" - at `$")
-    return HttpError(what[:1].lower() + what[1:], where=where + path.removesuffix("`"))
+    hint = "float64 has numbers up to 1.8e308" if what == "Number out of range" else None
+    return HttpError(what[:1].lower() + what[1:], where=where + path.removesuffix("`"), hint=hint)
 
 
 # --- tensors in ----------------------------------------------------------------------------------
@@ -216,36 +239,40 @@ def values(item: RequestInput | LooseInput, where: str) -> NDArray[Any]:
         raise HttpError("this input has no data", where=where)
     count(item.shape, where)
     if isinstance(item.data, ArrayPieces):
-        array = _joined(item.data, item.datatype, f"{where}.data")
-        if array is not None:
-            check_count(len(array), item.shape, where)
-            return array.reshape(item.shape)
-        item.data = Raw(item.data.whole)  # it is nested, or has what does not belong there
+        array = _joined(item, item.data, f"{where}.data")
+        check_count(len(array), item.shape, where)
+        return array.reshape(item.shape)
     if isinstance(item.data, np.ndarray):
         return _as_type(item.data, DTYPES[item.datatype], f"{where}.data").reshape(item.shape)
-    flat = _data_list(item, f"{where}.data")
+    flat = _data_list(item, item.shape, f"{where}.data")
     check_count(len(flat), item.shape, where)
     return as_array(flat, item.datatype, item.shape, f"{where}.data")
 
 
-def _joined(pieces: ArrayPieces, datatype: str, where: str) -> NDArray[Any] | None:
-    """Flat values, decoded in pieces, between which other threads can have the GIL."""
-    decoder, arrays = _decoders[datatype], []
-    try:
-        for piece in pieces:
-            flat = decoder.decode(piece)
-            arrays.append(as_array(flat, datatype, [len(flat)], where))
-    except msgspec.MsgspecError:
-        return None
+def _joined(item: RequestInput | LooseInput, pieces: ArrayPieces, where: str) -> NDArray[Any]:
+    """Values, decoded in pieces, between which other threads can have the GIL."""
+    arrays: list[NDArray[Any]] = []
+    shape, count = [-1, *item.shape[1:]], 0
+    for piece in pieces:
+        place = f"{where}, after {count} values," if count else where
+        try:
+            flat = _data_list(item, shape, place, piece)
+        except msgspec.DecodeError:  # it may have a bare NaN
+            loose = decoded(piece, _anything, Any)
+            flat = _flat(loose, shape, _decoders[item.datatype], place)
+        arrays.append(as_array(flat, item.datatype, [len(flat)], where))
+        count += len(flat)
     return np.concatenate(arrays)
 
 
-def _data_list(item: RequestInput | LooseInput, where: str) -> list[Any]:
-    """The data as one flat list."""
+def _data_list(
+    item: RequestInput | LooseInput, shape: Sequence[int], where: str, piece: bytes | None = None
+) -> list[Any]:
+    """The data, or a piece of it, as one flat list; a number of rows of -1 is any."""
     decoder = _decoders[item.datatype]
-    if isinstance(item, LooseInput):
-        return _flat(item.data, item.shape, decoder, where)
-    raw: Any = item.data
+    raw: Any = item.data if piece is None else piece
+    if isinstance(item, LooseInput) and piece is None:
+        return _flat(raw, shape, decoder, where)
     if decoder.type is _FLOATS:  # most data has no missing numbers
         try:
             return _plain_floats.decode(raw)
@@ -255,23 +282,10 @@ def _data_list(item: RequestInput | LooseInput, where: str) -> list[Any]:
         flat: list[Any] = decoder.decode(raw)
         return flat
     except msgspec.ValidationError as problem:
-        nested = _nested(raw, where)
-        if nested is None:
+        nested = decoded(raw, _anything, Any)
+        if not (isinstance(nested, list) and nested and isinstance(nested[0], list)):
             raise refused(problem, where) from None
-        return _flat(nested, item.shape, decoder, where)
-
-
-def _nested(raw: Raw, where: str) -> list[Any] | None:
-    """Nested data, still nested; None for other data."""
-    try:
-        decoded_data = _anything.decode(raw)
-    except msgspec.ValidationError as problem:
-        raise refused(problem, where) from None
-    return (
-        decoded_data
-        if isinstance(decoded_data, list) and decoded_data and isinstance(decoded_data[0], list)
-        else None
-    )
+        return _flat(nested, shape, decoder, where)
 
 
 def _flat(
@@ -279,7 +293,7 @@ def _flat(
 ) -> list[Any]:
     """Nested data as one list, checked against the shape and the type."""
     if isinstance(data, list) and data and isinstance(data[0], list):
-        _check_level(len(data) == shape[0] if shape else False, shape, where)
+        _check_level(bool(shape) and shape[0] in {-1, len(data)}, shape, where)
         for size in shape[1:]:
             even = all(isinstance(row, list) and len(row) == size for row in data)
             _check_level(even, shape, where)

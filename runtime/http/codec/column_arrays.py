@@ -18,12 +18,49 @@ import msgspec
 import numpy as np
 
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
-from runtime.http.codec.array_pieces import ArrayPieces, array_pieces
-from runtime.http.codec.number_arrays import ANY_NAME, ParsedArray, taken_out
+from runtime.http.codec.array_pieces import LARGE, ArrayPieces, outline
+from runtime.http.codec.codec_json import decoded
+from runtime.http.codec.number_arrays import read
+from runtime.http.wire.problems import HttpError
 
 #: The values of a piece, which are read in some milliseconds where they are lists.
 PIECE_VALUES = 16 << 10
-_decode = msgspec.json.Decoder().decode
+_anything = msgspec.json.Decoder()
+
+
+def outlined(body: bytes | memoryview) -> Any:
+    """The value of a body; its long arrays are left in pieces, if they are not in an array."""
+    found = outline(body)
+    if found is None:
+        return decoded(body, _anything, Any)
+    rest, arrays = found
+    try:
+        value = decoded(rest, _anything, Any)
+    except HttpError as problem:  # a position would be that in the rest
+        problem.found = problem.found and problem.found.partition(" (byte")[0]
+        raise
+    return _put(value, arrays)
+
+
+def whole(body: bytes | memoryview) -> Any:
+    """The value of a body, decoded in pieces, between which other threads can have the GIL."""
+    return joined(outlined(body)) if len(body) > LARGE else decoded(body, _anything, Any)
+
+
+def _put(value: object, arrays: Mapping[str, ArrayPieces], levels: int = 2) -> Any:
+    """The value with its arrays in their places."""
+    if isinstance(value, dict) and levels:
+        return {name: _put(each, arrays, levels - 1) for name, each in value.items()}
+    return arrays.get(value, value) if isinstance(value, str) else value
+
+
+def joined(value: object, levels: int = 2) -> Any:
+    """The value with lists in the place of pieces."""
+    if isinstance(value, dict) and levels:
+        return {name: joined(each, levels - 1) for name, each in value.items()}
+    if not isinstance(value, ArrayPieces):
+        return value
+    return list(chain.from_iterable(decoded(each, _anything, Any) for each in value))
 
 
 @dataclass(frozen=True)
@@ -33,8 +70,6 @@ class ColumnPieces:
     columns: Mapping[str, Any]
     """Arrays and lists by name, or by the name of an input and of a column."""
     rows: int
-    instances: bool = False
-    """True if they stand in an object, as `instances`."""
 
     @property
     def pieces(self) -> Iterator[dict[str, Any]]:
@@ -46,19 +81,19 @@ class ColumnPieces:
             yield _cut(self.columns, slice(at, at + step), lists=lists)
 
 
-def column_pieces(body: bytes | memoryview, inputs: Mapping[str, Type]) -> ColumnPieces | None:
-    """The columns of an object; None for any other body, and for mistakes."""
-    rest, found = taken_out(body, ANY_NAME) if body[:1] == b"{" else (body, [])
-    try:
-        data = _decode(rest) if found else None
-        if not isinstance(data, dict) or sorted(_marks(data)) != list(range(len(found))):
-            return None
-        filled = _filled(data, inputs, body, found)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return None  # the general decoder says what is wrong
-    lengths = set() if filled is None else set(map(len, _leaves(filled)))
-    rows = lengths.pop() if len(lengths) == 1 else 0
-    return ColumnPieces(filled, rows) if filled and rows else None
+def column_pieces(value: object, inputs: Mapping[str, Type]) -> ColumnPieces | None:
+    """The columns of an outlined object; None for any other value, and for mistakes."""
+    filled = _filled(value, inputs) if isinstance(value, dict) else None
+    if not filled:
+        return None
+    rows = len(next(_leaves(filled)))
+    if all(len(each) == rows for each in _leaves(filled)):
+        return ColumnPieces(filled, rows) if rows else None
+    known = {name: len(each) for name, each in filled.items() if name in _columns(inputs)}
+    if len({*known.values()}) > 1:
+        found = ", ".join(f"{name}: {count}" for name, count in known.items())[:200]
+        raise HttpError("the columns have different lengths", where="$", found=found)
+    return None  # one that is not read is longer or shorter, or each input has its own
 
 
 def _leaves(data: Mapping[str, Any]) -> Iterator[Any]:
@@ -79,49 +114,35 @@ def _cut(data: Mapping[str, Any], rows: slice, *, lists: bool) -> dict[str, Any]
     }
 
 
-def _place(value: object) -> int | None:
-    """The number of the array that was taken out here; None for anything else."""
-    if isinstance(value, str) and value[:1] == "#" and value[1:].isdecimal():
-        return int(value[1:])
-    return None
-
-
-def _marks(data: Mapping[str, Any]) -> Iterator[int]:
-    """The numbers of the arrays in an object; -1 for anything else in it."""
-    for value in _leaves(data):
-        place = _place(value)
-        yield -1 if place is None else place
-
-
-def _filled(
-    data: Mapping[str, Any],
-    inputs: Mapping[str, Type],
-    body: bytes | memoryview,
-    found: list[ParsedArray | ArrayPieces],
-) -> dict[str, Any] | None:
-    """The object with its arrays in their places; None if one of them may be no column."""
-    only = next(iter(inputs.values())) if len(inputs) == 1 else None
-    known = {**(dict(only.fields) if isinstance(only, Record) else {}), **inputs}
+def _filled(data: Mapping[str, Any], inputs: Mapping[str, Type]) -> dict[str, Any] | None:
+    """The object with columns in the place of pieces; None if one of them may be no column."""
+    known = _columns(inputs)
     made: dict[str, Any] = {}
     for name, value in data.items():
         kind = known.get(name)
         if isinstance(value, dict):
-            made[name] = None if kind is None else _filled(value, {name: kind}, body, found)
+            made[name] = None if kind is None else _filled(value, {name: kind})
         else:
-            made[name] = _column(body, found[int(value[1:])], kind)
+            made[name] = _column(value, kind)
         if made[name] is None:
             return None
     return made
 
 
-def _column(body: bytes | memoryview, array: ParsedArray | ArrayPieces, kind: Type | None) -> Any:
+def _columns(inputs: Mapping[str, Type]) -> dict[str, Type]:
+    """The columns of the only input, and all inputs."""
+    only = next(iter(inputs.values())) if len(inputs) == 1 else None
+    return {**(dict(only.fields) if isinstance(only, Record) else {}), **inputs}
+
+
+def _column(values: object, kind: Type | None) -> Any:
     """The values of a column, or the rows of a vector; None if this may be something else."""
-    if isinstance(array, ParsedArray) and not np.isnan(array.values).any():
+    array = read(values.text, values.bounds[0] - 1) if isinstance(values, ArrayPieces) else None
+    if array is not None and not np.isnan(array.values).any():
         if isinstance(kind, Vector) and kind.dtype == "float64" and array.width == kind.width:
             return array.values.reshape(-1, array.width)
         if kind == Scalar("float64") and not array.width:
             return array.values
     if not isinstance(kind, Scalar | Category | Text | None):
         return None  # a list of values could be one row
-    pieces = array if isinstance(array, ArrayPieces) else array_pieces(body, array.start)
-    return None if pieces is None else list(chain.from_iterable(_decode(each) for each in pieces))
+    return joined(values) if isinstance(values, ArrayPieces | list) else None

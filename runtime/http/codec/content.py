@@ -21,6 +21,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from runtime.http.codec.array_pieces import LARGE
 from runtime.http.codec.tensors import BYTES, RequestTensor, objects
 from runtime.http.wire.problems import HttpError
 
@@ -30,20 +31,27 @@ def _iso_time(text: str) -> str:
     return text
 
 
+def json_value(text: str) -> Any:
+    """The value of a text of JSON; a long one would be decoded in one piece."""
+    if len(text) > LARGE:
+        raise ValueError("it is too long")
+    return json.loads(text)
+
+
 #: The form of a table, and of its columns whose values are JSON.
 TABLE, TABLE_JSON = "pd", "pd_json"
 
 _READERS: dict[str, Callable[[str], Any]] = {
     "np": str,
     TABLE: str,
-    TABLE_JSON: json.loads,
+    TABLE_JSON: json_value,
     "str": str,
     "base64": lambda text: base64.b64decode(text, validate=True).decode(),
     "datetime": _iso_time,
 }
 
 
-_MEANT = {TABLE_JSON: "JSON", "datetime": "a time in ISO 8601"}
+_MEANT = {TABLE_JSON: f"JSON of up to {LARGE} characters", "datetime": "a time in ISO 8601"}
 
 
 def content_type(parameters: dict[str, Any] | None, where: str) -> str | None:
@@ -77,7 +85,7 @@ def _decode_text(kind: str, text: str, where: str) -> Any:
     except (ValueError, RecursionError, binascii.Error):
         what = _MEANT.get(kind, kind)
         raise HttpError(
-            f"this text does not read as {what}", where=where, found=repr(text)[:40]
+            f"this text does not read as {what}", where=where, found=repr(text[:40])[:40]
         ) from None
 
 

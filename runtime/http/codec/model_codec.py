@@ -21,6 +21,7 @@ from flour.core.errors import FlourError
 from flour.core.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
 from flour.data.batch import Batch, Form, row_batch
 from runtime.http.codec import codec_binary, codec_json
+from runtime.http.codec.array_pieces import LARGE
 from runtime.http.codec.codec_json import (
     Envelope,
     LooseInput,
@@ -136,9 +137,14 @@ class ModelCodec:
         if not found or self.version.notes.get("default_outputs"):
             return self
         if self._predicting is None:
-            self._predicting = made = copy(self)
-            made.usual, made.places = (found[0],), (self.version.outputs.index(found[0]),)
+            self._predicting = self.answering((found[0],))
         return self._predicting
+
+    def answering(self, outputs: tuple[str, ...]) -> ModelCodec:
+        """This codec for those who want these outputs."""
+        made = copy(self)
+        made.usual, made.places = outputs, tuple(map(self.version.outputs.index, outputs))
+        return made
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -161,7 +167,7 @@ class ModelCodec:
             asked = _quick.decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return None  # the long way says what is wrong, if anything is
-        if len(asked.inputs) != 1 or asked.parameters or asked.outputs:
+        if len(asked.inputs) != 1 or asked.parameters or asked.outputs is not None:
             return None
         item = asked.inputs[0]
         if item.datatype != self.quick_type or item.parameters:
@@ -370,7 +376,7 @@ class ModelCodec:
 def _rows_of(item: RequestInput | LooseInput) -> list[Any]:
     """Return a value or a list for each row of a tensor that cannot be read."""
     data, rows = item.data, item.shape[0] if item.shape else 1
-    if isinstance(data, msgspec.Raw):
+    if isinstance(data, msgspec.Raw) and len(memoryview(data)) <= LARGE:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             data = msgspec.json.decode(data)
     if not isinstance(data, list) or not 0 < rows <= len(data) or len(data) % rows:

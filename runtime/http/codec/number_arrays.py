@@ -19,12 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oven.plans.native_reader import NativeReader
-from runtime.http.codec.array_pieces import ArrayPieces, array_pieces
+from runtime.http.codec.array_pieces import LARGE, ArrayPieces, array_pieces
 
 #: Shorter texts are for the general decoder: it has read them before this has begun.
 LEAST_BYTES = 1024
-#: Longer arrays of anything else are decoded in pieces.
-LONG_BYTES = 512 << 10
 _NAME = "json_numbers"
 _LEAST_POWER, _MOST_POWER = -342, 308
 #: Digits are collected into a whole number w, so that the value is w * 10**q. Where both are small
@@ -250,26 +248,25 @@ _FEW = 8192
 
 #: No string of JSON contains this: a quotation mark in it has a backslash before.
 _DATA = re.compile(rb'"data"[ \n\r\t]*:[ \n\r\t]*(?=\[)')
-#: At the end of any name, or where a string begins: after that, no JSON is left.
-ANY_NAME = re.compile(rb'"[ \n\r\t]*:[ \n\r\t]*(?=\[)')
-#: What is behind so many arrays is left to the general decoder.
-_MOST = 4096
+#: Arrays of a body that is read at once; the general decoder takes the values behind them.
+_MOST, _MOST_OF_LARGE = 4096, 1 << 16
 
 
 def taken_out(
-    text: bytes | memoryview, before: re.Pattern[bytes] = _DATA
+    text: bytes | memoryview,
 ) -> tuple[bytes | memoryview, list[ParsedArray | ArrayPieces]]:
     """The text with its arrays under "data", of numbers or long, and what stands in their places.
 
-    These are the strings "#0", "#1" and so on. `before` matches what stands before other arrays.
+    These are the strings "#0", "#1" and so on.
     """
     parts: list[bytes | memoryview] = []
     found: list[ParsedArray | ArrayPieces] = []
     at = done = 0
-    while (key := before.search(text, at)) is not None and len(found) < _MOST:
+    most = _MOST if len(text) <= LARGE else _MOST_OF_LARGE
+    while (key := _DATA.search(text, at)) is not None and len(found) < most:
         at = key.end()
         array: ParsedArray | ArrayPieces | None = read(text, at)
-        if array is None and len(text) - at > LONG_BYTES:
+        if array is None and len(text) - at > LARGE:
             array = array_pieces(text, at)
         if array is not None:
             parts += (text[done:at], b'"#%d"' % len(found))

@@ -74,7 +74,8 @@ class RowDecoder:
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return None
         cells = asked.inputs
-        if (len(cells) != self._count and not self._read) or asked.parameters or asked.outputs:
+        wishes = asked.parameters or asked.outputs is not None
+        if (len(cells) != self._count and not self._read) or wishes:
             return None
         if any(len(c.data) != 1 or c.parameters or c.shape not in _SHAPES for c in cells):
             return None

@@ -31,6 +31,13 @@ def encoded_rows(answers: Mapping[str, Any], classes: Sequence[object]) -> bytes
     return _array(answers, classes)
 
 
+def encoded_lines(answers: Mapping[str, Any], classes: Sequence[object]) -> list[bytes]:
+    """An object for each row; JSON has no bare line feeds, so one can stand between two rows."""
+    values = _dense(answers)
+    rows = _length(values)
+    return _rows(values, rows, classes, b"\n").split(b"\n") if rows else []
+
+
 def encoded_column(values: _Values) -> bytes:
     """An array of an output's values."""
     return _array(values, ())
@@ -53,10 +60,10 @@ def _array(values: _Values, classes: Sequence[object]) -> bytes:
     return b"[%b]" % b",".join(pieces)
 
 
-def _rows(values: _Values, rows: int, classes: Sequence[object]) -> bytes:
-    """Rows with commas between."""
+def _rows(values: _Values, rows: int, classes: Sequence[object], between: bytes = b",") -> bytes:
+    """Rows with commas, or something else, between."""
     parts: list[_Part] = []
-    for part in [*_parts(values, classes), b","]:
+    for part in [*_parts(values, classes), between]:
         if isinstance(part, bytes) and parts and isinstance(last := parts[-1], bytes):
             parts[-1] = last + part
         else:

@@ -10,7 +10,6 @@ several inputs    each as above, by name; columns of a record as "input.column"
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from flour.core.errors import nearest
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
+from runtime.http.codec.content import json_value
 from runtime.http.codec.tensors import BYTES, RequestTensor, datatype_of
 from runtime.http.wire.problems import HttpError
 
@@ -154,7 +154,7 @@ def _values(kind: Type, tensor: RequestTensor) -> Any:
 def _object(raw: Any, name: str, index: int) -> dict[str, Any]:
     """A row of named values, from its JSON."""
     try:
-        row = json.loads(raw)
+        row = json_value(raw)
     except (TypeError, ValueError, RecursionError):
         row = None
     if isinstance(row, dict):
@@ -162,7 +162,7 @@ def _object(raw: Any, name: str, index: int) -> dict[str, Any]:
     raise HttpError(
         "a row of named values is a JSON object",
         where=f"$.inputs.{name}[{index}]"[:100],
-        found=repr(raw)[:60],
+        found=repr(raw[:60] if isinstance(raw, str) else raw)[:60],
         hint='such as {"city": "Rome", "age": 3}',
     )
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
 import msgspec
 
 from runtime.errors import UnknownEndpoint
-from runtime.http.answer import health, models
+from runtime.http.answer import health, models, plain_json
 from runtime.http.answer.experiments import following
-from runtime.http.answer.inference import LARGE, infer_by
+from runtime.http.answer.inference import infer_by
+from runtime.http.codec.array_pieces import LARGE
 from runtime.http.codec.number_arrays import LEAST_BYTES
-from runtime.http.grpc import schemas
-from runtime.http.grpc.message_codec import (
-    REQUEST,
-    Beginnings,
-    InferMessage,
-    codec_of,
-    field,
-)
+from runtime.http.grpc import message_codec, schemas
+from runtime.http.grpc.message_codec import REQUEST, InferMessage, field
 from runtime.http.routes import Handler, HandlerContext, HttpRoute, by_route
 from runtime.http.watch import telemetry
 from runtime.http.wire.messages import GRPC, GRPC_METHOD, Answer, MessageSeries, Request, Response
@@ -75,9 +70,6 @@ def _as_http(name: str, handler: Handler, within: str = "", **fields: str) -> Ht
         ParseDict({within: told} if within else told, made, ignore_unknown_fields=True)
         return Response(made.SerializeToString(), 200, GRPC, response.headers)
 
-    async def later(coming: Awaitable[Response]) -> Response:
-        return form(await coming)
-
     def answer(service: HandlerContext, request: Request) -> Answer:
         message = schemas.parsed(f"inference.{name}Request", request.body)
         told = {variable: getattr(message, field) for variable, field in fields.items()}
@@ -90,7 +82,7 @@ def _as_http(name: str, handler: Handler, within: str = "", **fields: str) -> Ht
         if handler in _CHANGES and message.parameters:
             models.check_parameters(message.parameters)
         made = handler(service, request)
-        return form(made) if isinstance(made, Response) else later(made)
+        return form(made) if isinstance(made, Response) else _formed(made, form)
 
     return _call(name, answer, "change" if handler in _CHANGES else "read")
 
@@ -114,18 +106,19 @@ def _model_ready(service: HandlerContext, request: Request) -> Answer:
 def _by_codec(service: HandlerContext, request: Request) -> Answer:
     params, message = request.params, request.message
     front = service.front(params["model"], params.get("version"))
-    return infer_by(service, codec_of(front, message), request)
+    return infer_by(service, message_codec.codec_of(front, message), request)
 
 
 def _rows(service: HandlerContext, request: Request) -> object:
     front = service.front(request.params["model"])
-    return codec_of(front, request.message).decode(request)[0].batch.data
+    return message_codec.codec_of(front, request.message).decode(request)[0].batch.data
 
 
 #: The tag of the field `model_name`, with which messages begin.
 _NAME = 10
-_beginnings = Beginnings()
+_beginnings = message_codec.Beginnings()
 _answered = by_route(_by_codec, following(_by_codec, _rows))
+_plain = by_route(plain_json.predict, following(plain_json.predict, plain_json.rows))
 
 
 def _infer(service: HandlerContext, request: Request) -> Answer:
@@ -162,17 +155,22 @@ def _parsed(service: HandlerContext, request: Request, message: InferMessage) ->
     models.check_scope(service, request, message.model_name)
     if type(request.body) is bytes and len(request.body) < LEAST_BYTES:
         _beginnings.remember(request.body, message, params)
-    return _answered(service, request)
+    body = message_codec.plain_body(message)
+    if body is None:
+        return _answered(service, request)
+    request.body, form = body, partial(message_codec.plain_answer, message.model_name)
+    made = _plain(service, request)
+    return form(made) if isinstance(made, Response) else _formed(made, form)
+
+
+async def _formed(coming: Awaitable[Response], form: Callable[[Response], Response]) -> Response:
+    return form(await coming)
 
 
 def _stream_infer(service: HandlerContext, request: Request) -> Answer:
     """As `_infer`, in the message of a stream."""
     made = _infer(service, request)
-    return _within(made) if isinstance(made, Response) else _within_later(made)
-
-
-async def _within_later(coming: Awaitable[Response]) -> Response:
-    return _within(await coming)
+    return _within(made) if isinstance(made, Response) else _formed(made, _within)
 
 
 def _within(response: Response) -> Response:

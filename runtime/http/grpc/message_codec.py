@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from flour.data.batch import Batch, row_batch
 from runtime.http.codec import codec_binary
+from runtime.http.codec.codec_arrow import ARROW
 from runtime.http.codec.codec_json import InferRequest, RequestInput, RequestOutput, encode
 from runtime.http.codec.content import TABLE, content_type, read
 from runtime.http.codec.model_codec import ModelCodec
@@ -34,7 +35,7 @@ from runtime.http.codec.tensors import (
 )
 from runtime.http.grpc.schemas import message_class, parsed
 from runtime.http.wire.hpack import varint
-from runtime.http.wire.messages import GRPC, Request, Response
+from runtime.http.wire.messages import GRPC, JSON, Request, Response
 from runtime.http.wire.problems import HttpError
 from runtime.service.answerers import InferCall
 
@@ -66,6 +67,12 @@ def field(number: int, data: bytes | memoryview) -> bytes:
 def _parameter(name: str, text: str) -> bytes:
     """An entry of `parameters` with a text."""
     return field(4, field(1, name.encode()) + field(2, field(3, text.encode())))
+
+
+def plain_message(body: bytes, kind: str, raw: int) -> bytes:
+    """The end of a message whose one element, in this field, is a body of `/predict/{model}`."""
+    element = field(raw, len(body).to_bytes(4, "little") + body)
+    return _parameter("content_type", kind) + field(5, tensor_head("rows", BYTES, (1,))) + element
 
 
 class _CallTensor(Protocol):
@@ -198,7 +205,8 @@ class MessageCodec(ModelCodec):
             ],
             message.id or None,
             _values(message.parameters),
-            [RequestOutput(each.name, _values(each.parameters)) for each in message.outputs],
+            [RequestOutput(each.name, _values(each.parameters)) for each in message.outputs]
+            or None,
         )
         return self.read(asked, request, lambda: _tensors(asked, message))
 
@@ -241,6 +249,25 @@ def codec_of(front: ModelCodec, message: InferMessage | Beginning) -> ModelCodec
         front.messages = MessageCodec(front, raw=False), MessageCodec(front, raw=True)
     raw = isinstance(message, Beginning) or bool(message.raw_input_contents)
     return front.messages[raw]
+
+
+def plain_body(message: InferMessage) -> bytes | None:
+    """The body of `/predict/{model}` in a message; None for tensors."""
+    kind = _values(message.parameters).get("content_type")
+    if kind not in {JSON, ARROW}:
+        return None
+    elements = [data for each in message.inputs for data in each.contents.bytes_contents]
+    elements += [raw[4:] for raw in message.raw_input_contents]  # behind its length
+    if len(elements) != 1:
+        what = f"{kind} is the one element of the one input"
+        raise HttpError(what, where="inputs", found=f"{len(elements)} elements")
+    return bytes(elements[0])
+
+
+def plain_answer(model: str, response: Response) -> Response:
+    """An answer of `/predict/{model}` as a message."""
+    made = field(1, model.encode()) + plain_message(response.body, response.content_type, 6)
+    return Response(made, content_type=GRPC, headers=response.headers)
 
 
 def _writer(spec: TensorSpec, *, raw: bool) -> Callable[[Any], bytes]:
@@ -336,7 +363,8 @@ def _typed(item: RequestInput, told: _CallTensor, where: str) -> NDArray[Any]:
     data = getattr(contents, name)
     check_count(len(data), item.shape, where)
     if item.datatype == BYTES:
-        return objects([_text(each, f"{where}[{at}]") for at, each in enumerate(data)], item.shape)
+        texts = [codec_binary.text(each, where, at) for at, each in enumerate(data)]
+        return objects(texts, item.shape)
     try:
         made = np.array(data, DTYPES[item.datatype])
     except OverflowError:
@@ -348,17 +376,6 @@ def _typed(item: RequestInput, told: _CallTensor, where: str) -> NDArray[Any]:
 
 def _untyped(where: str) -> HttpError:
     return HttpError("FP16 has no typed contents", where=where, hint="send and ask for raw ones")
-
-
-def _text(data: bytes, where: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise HttpError(
-            "an element is no UTF-8",
-            where=where,
-            hint="for other bytes send base64 with the content type base64",
-        ) from None
 
 
 def _values(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -103,8 +103,8 @@ async def _explained(service: HandlerContext, version: ModelVersion, step: str) 
 
 
 def _links(name: str, version: str) -> tuple[tuple[str, str], ...]:
-    steps = tuple((step, _plan(name, version, step)) for step in STEPS)
-    return (("try", f"/try/{quote(name, safe='')}/versions/{quote(version, safe='')}"), *steps)
+    trying = f"/try/{quote(name, safe='')}/versions/{quote(version, safe='')}"
+    return ("try", trying), ("plan", _plan(name, version, STEPS[0]))
 
 
 def _plan(name: str, version: str, step: str) -> str:
@@ -164,11 +164,7 @@ class Figures:
 
 @uncollected()
 def _page(
-    service: HandlerContext,
-    snapshot: Snapshot,
-    wanted: str,
-    refresh: int,
-    drawn: Callable[[], str],
+    service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: int, drawn: Callable[[], str]
 ) -> bytes:
     figures = Figures(snapshot)
     here = f"?q={quote(wanted)}&refresh=" if wanted else "?refresh="
@@ -178,6 +174,7 @@ def _page(
         html.facts(_facts(service, figures)),
         _models(service, figures, wanted),
         _watched(figures, wanted),
+        _streams(figures, wanted),
         graphs(service.runtime, wanted),
         drawn(),
         _repository(service),
@@ -202,9 +199,9 @@ def _facts(service: HandlerContext, figures: Figures) -> Iterator[tuple[str, str
         yield "alarms", number(alarms), "bad"
     yield "memory", size(figures.one("process_resident_bytes")), ""
     yield "parameters", size(figures.one("unique_parameter_bytes")), ""
-    yield "as copies", size(figures.one("unshared_parameter_bytes")), ""
+    yield "parameters as copies", size(figures.one("unshared_parameter_bytes")), ""
     yield "stages", number(figures.one("stages")), ""
-    yield "as copies", number(figures.one("stage_uses")), ""
+    yield "stages as copies", number(figures.one("stage_uses")), ""
     yield "plans in memory", number(figures.one("resident_plans")), ""
     yield "dropped", number(figures.one("dropped_plans")), ""
 
@@ -213,6 +210,7 @@ _COLUMNS = (
     *(
         TableCell("model", "name"),
         TableCell("version"),
+        TableCell("pages", "short"),
         TableCell("state", "short"),
         TableCell("tier"),
         TableCell("engine", "name"),
@@ -221,7 +219,7 @@ _COLUMNS = (
         TableCell(name, "number")
         for name in ("calls", "failed", "rows", "p50", "p90", "p99", "computing")
     ),
-    *(TableCell("own", "number"), TableCell("shared", "number"), TableCell("plan", "short")),
+    *(TableCell("own", "number"), TableCell("shared", "number")),
 )
 
 
@@ -250,7 +248,8 @@ def _model(
     tier = TableCell(tier_text(each), "" if each.ready else "wait")
     engine = each.engine or ("inline" if each.inline_calls else "")
     return (
-        *(TableCell(each.name), TableCell(each.version), state, tier),
+        *(TableCell(each.name), TableCell(each.version)),
+        *(TableCell("", "", _links(each.name, each.version)), state, tier),
         TableCell(f"{engine}: {each.reason}" if each.reason else engine),
         TableCell(number(figures.one("calls_total", **labels))),
         TableCell(number(figures.one("call_failures_total", **labels))),
@@ -259,7 +258,6 @@ def _model(
         TableCell(duration(figures.one("compute_seconds_total", **labels))),
         TableCell(size(figures.one("parameter_bytes", **labels, kind="own"))),
         TableCell(size(figures.one("parameter_bytes", **labels, kind="shared"))),
-        TableCell("", "", _links(each.name, each.version)),
     )
 
 
@@ -276,6 +274,22 @@ _MEANING = (
     "Columns against the reference; an alarm takes 500 rows, and a PSI above 0.2 and two of its "
     "errors, or values that the reference does not have."
 )
+
+
+def _streams(figures: Figures, wanted: str) -> str:
+    """A table of streams that the server answers; empty where there is none."""
+    names = "messages_total", "refused_total", "retries_total", "reconnects_total", "lag"
+    rows = [
+        (
+            *(TableCell(labels["model"]), TableCell(labels["source"])),
+            *(TableCell(number(figures.one(f"stream_{name}", **labels))) for name in names),
+        )
+        for labels, _ in figures.samples("stream_messages_total")
+        if wanted in labels["model"]
+    ]
+    heads = [TableCell("model", "name"), TableCell("source", "name")]
+    heads += [TableCell(name.removesuffix("_total"), "number") for name in names]
+    return html.section("Streams", html.table(heads, rows)) if rows else ""
 
 
 def _watched(figures: Figures, wanted: str) -> str:
@@ -352,7 +366,7 @@ def _state(each: ModelState) -> Sequence[TableCell]:
     away = each.state != "READY" and not each.wanted
     state = f"{each.state} (on purpose)" if away else each.state
     return (
-        TableCell(each.name),
+        TableCell(each.name or "the folder"),
         TableCell(each.version),
         TableCell(state, "dim" if away else look),
         TableCell(each.reason),

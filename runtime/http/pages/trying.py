@@ -117,8 +117,7 @@ def listed(service: HandlerContext, request: Request) -> Response:
     for tag, group in groupby(sorted(shown, key=lambda each: each.tag), key=lambda each: each.tag):
         boxes = "".join(html.box(*_route(each, model, bodies, _host(request))) for each in group)
         body += html.section(tag.capitalize(), boxes)
-    nav = html.links([("all models", "/"), ("OpenAPI", "/openapi.json")])
-    return _page("Routes", body, nav)
+    return _page("Routes", body, html.links([("all models", "/"), ("OpenAPI", "/openapi.json")]))
 
 
 def _bodies(front: ModelCodec) -> dict[str, object]:

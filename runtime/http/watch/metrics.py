@@ -147,9 +147,15 @@ class Metrics:
                 "pretzel_http_requests_waiting", "gauge", "Requests whose answers are awaited."
             )
             waiting.add(service.waiting)
+            failed = Family(
+                "pretzel_tls_handshake_failures_total", "counter", "TLS handshakes that failed."
+            )
+            for reason, count in dict(service.handshakes.counts).items():
+                failed.add(count, reason=reason)
             return [
                 *self.meters.families(),
                 waiting,
+                failed,
                 *_lag(service),
                 *metrics_runtime.families(service, stats, self.accountant(versions)),
                 *metrics_process.families(),

@@ -23,6 +23,7 @@ from runtime.routing import ShadowStats
 from runtime.service.materialise import GroupStats
 from runtime.service.memory import MemoryStats
 from runtime.service.stats import RuntimeStats, VersionStats
+from runtime.service.stream_counts import STREAMS, StreamCounts
 from runtime.service.version import ModelVersion
 from scheduler import Engine, Latency, PoolStats
 
@@ -90,7 +91,9 @@ def families(service: HandlerContext, stats: RuntimeStats, parameters: Parameter
         *_groups(stats.groups),
         *metrics_watch.families(service.runtime.endpoints.versions().values()),
         *_answering(service.answering),
+        *_streams([*STREAMS.get(service.runtime, {}).values()]),
         _shadows(service.runtime.routes.shadow_stats()),
+        *_graph_steps(service),
     ]
 
 
@@ -194,6 +197,40 @@ def _shadows(every: Iterable[ShadowStats]) -> Family:
         ):
             requests.put(count, (*labels, ("state", state)))
     return requests
+
+
+def _graph_steps(service: HandlerContext) -> list[Family]:
+    """Rows of each step: of a cascade, those that its second model, or a fetch, answered."""
+    rows = _counter("pretzel_graph_step_rows_total", help="Rows of a graph's step, or fetched.")
+    spared = _counter("pretzel_graph_fetch_spared_rows_total", help="Rows that needed no fetch.")
+    for owner, served in gently(service.runtime.endpoints.versions().items()):
+        graph = getattr(served.plan, "graph", None)  # a graph of a single step has none
+        name, _, version = owner.rpartition("@")
+        for step in () if graph is None else graph.steps:
+            if step.kind != "choice":
+                labels = (("model", name), ("version", version), ("step", str(step.number)))
+                rows.put(step.rows, (*labels, ("title", step.title)))
+                if step.kind == "fetch":
+                    spared.put(step.spared, (*labels, ("title", step.title)))
+    return [rows, spared]
+
+
+def _streams(streams: Iterable[StreamCounts]) -> list[Family]:
+    """The streams that this process answers."""
+    messages = _counter("pretzel_stream_messages_total", help="Messages that were acknowledged.")
+    rows = _counter("pretzel_stream_rows_total", help="Rows of messages that were answered.")
+    refused = _counter("pretzel_stream_refused_total", help="Messages that were dead letters.")
+    retries = _counter("pretzel_stream_retries_total", help="Batches that waited for room.")
+    lost = _counter("pretzel_stream_reconnects_total", help="Times that a broker was lost.")
+    lag = _flag("pretzel_stream_lag", help="Messages that wait in the source.")
+    families = [messages, rows, refused, retries, lost, lag]
+    for each in streams:
+        labels = (("model", each.endpoint), ("source", each.source))
+        figures = each.messages, each.rows, each.refused, each.retries, each.reconnects, each.lag
+        for family, figure in zip(families, figures, strict=True):
+            if figure is not None:
+                family.put(figure, labels)
+    return families
 
 
 # --- memory ------------------------------------------------------------------------------------

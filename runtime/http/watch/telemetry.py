@@ -50,7 +50,6 @@ def attach(service: HandlerContext) -> None:
     settings = service.settings
     check(settings)
     logs.configure(settings)
-    logs.offer(service)
     if settings.metrics:
         service.metrics = Metrics(service)
     if settings.access_log:

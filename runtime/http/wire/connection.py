@@ -31,6 +31,8 @@ _METHODS = {
     each.encode(): each
     for each in ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
 }
+#: How a handshake of TLS begins.
+_TLS_RECORD = b"\x16\x03"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 #: States of a connection; each has a time limit of its own.
@@ -110,7 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tls, self._certified = secured is not None, names_of(secured)
         if not self._server.admit(self):
             self._refuse(problems.refusal("too many connections", 503, (("Retry-After", "1"),)))
-        elif getattr(secured, "plain", False):
+        elif getattr(transport, "plain", False):
             self._refuse(problems.SPEAKS_TLS)
         elif secured is not None and secured.selected_alpn_protocol() == "h2":
             self._mute = True
@@ -214,7 +216,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._state, self._mute = IDLE, True
                 self._server.http2(self, self._transport, self._data)
                 return
-            self._refuse(self._refusal or misframed(str(problem)))
+            plain = problems.SPEAKS_PLAIN if self._data.startswith(_TLS_RECORD) else None
+            self._refuse(self._refusal or plain or misframed(str(problem)))
         self._part = b""
         if self._state is not IDLE:
             self._part_came(0 if self._began else pieces)
@@ -505,7 +508,8 @@ class Connection(asyncio.BufferedProtocol):
     def _send_refusal(self) -> None:
         if self._busy or self._paused or self._line or self._close or self._refusal is None:
             return
-        request = Request("GET", *self._where(), {}, b"", perf_counter())
+        request = Request("-", *self._where(), {}, b"", perf_counter())
+        request.peer = self._peer
         self._close = True
         self._send(request, self._refusal)
         if self._out is None:

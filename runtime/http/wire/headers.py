@@ -21,8 +21,9 @@ from runtime.http.wire.problems import LATE, refusal
 
 #: Headers that change how a request's body is read, or how soon it has to be answered.
 _TELLING = {b"content-encoding", HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()}
-#: Headers that say where a request ends and whom it is for: twice, they could say two things.
-_FRAMING = (b"host", b"content-length", b"transfer-encoding")
+#: Headers that say where a request ends, whom it is for and whose it is: twice, they could say two
+#: things.
+_FRAMING = (b"host", b"content-length", b"transfer-encoding", b"authorization")
 #: Most spellings in the cache, which is cleared when full, and most headers of one.
 _SPELLINGS, _MOST = 1024, 64
 #: Most blocks of headers that are kept for a second.

@@ -149,7 +149,7 @@ def _add(headers: dict[bytes, bytes], name: bytes, value: bytes) -> None:
     before = headers.get(name)
     if before is None:
         headers[name] = value
-    elif name not in {b"content-length", b"host"}:
+    elif name not in {b"content-length", b"host", b"authorization"}:
         headers[name] = before + (b"; " if name == b"cookie" else b", ") + value
     elif value != before:
         raise Malformed("a header came twice that may come once")

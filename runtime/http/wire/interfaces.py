@@ -20,6 +20,7 @@ from runtime.http.wire.lag import Lag
 from runtime.http.wire.loop_fairness import ReadTurns
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.settings import ServerSettings
+from runtime.http.wire.tls import HandshakeFailures
 from runtime.rollout import judged
 from runtime.runtime import Runtime
 from runtime.service.version import ModelVersion
@@ -30,6 +31,7 @@ class ModelState:
     """One line of the repository's index."""
 
     name: str
+    """Empty for the folder itself, which is LOADING until all of it was tried once."""
     version: str = ""
     state: str = "READY"
     """READY, UNAVAILABLE, LOADING or UNLOADING."""
@@ -38,6 +40,8 @@ class ModelState:
     """True if it should be in service: not, where it was unloaded on purpose."""
     refused: bool = False
     """True if its files cannot be served, whichever process tries it."""
+    again: bool = False
+    """True if this may pass, as with a full disk, so that it is tried again."""
 
     @property
     def address(self) -> str:
@@ -67,6 +71,12 @@ class Attributing(Protocol):
 
     async def of(self, version: ModelVersion, batch: Batch, wanted: str) -> dict[str, Any]:
         """Contributions of columns to the scores of a batch; `wanted` names the output, or none."""
+        ...
+
+    async def change(
+        self, version: ModelVersion, batch: Batch, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The smallest change of a row that changes its answer."""
         ...
 
 
@@ -132,6 +142,7 @@ class Listener(Protocol):
 
     loop: asyncio.AbstractEventLoop
     lag: Lag
+    handshakes: HandshakeFailures
     heads: Heads
     turns: ReadTurns
     paths: dict[bytes, tuple[str, str]]
@@ -173,6 +184,9 @@ class Peers(Protocol):
     async def settled(self) -> None:
         """Return when all have followed the changes of models and routes so far."""
 
+    async def put_level(self, level: str) -> None:
+        """Have all log at this level, and those that come later."""
+
     async def judge(self, what: str, body: Mapping[str, Any]) -> Any:
         """Ask the one process that judges rollouts for all; see `runtime.rollout.judged`."""
 
@@ -194,6 +208,9 @@ class Alone:
 
     async def settled(self) -> None:
         """Return: there is nobody who could be behind."""
+
+    async def put_level(self, level: str) -> None:
+        """Do nothing."""
 
     async def judge(self, what: str, body: Mapping[str, Any]) -> Any:
         """Judge here: on a thread, as changes are written to a file first."""

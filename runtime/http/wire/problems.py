@@ -46,6 +46,8 @@ STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (runtime.UnknownEndpoint, 404),
     (runtime.AlreadyTaken, 409),
     (runtime.InService, 409),
+    (runtime.EditedFile, 409),
+    (runtime.NotWritten, 507),
     (runtime.BadCall, 400),
     (runtime.BadRegistration, 400),
     (flour.InputError, 400),
@@ -95,6 +97,7 @@ LATE = refusal(
     "the server is overloaded: the request waited too long", 503, (("Retry-After", "1"),)
 )
 SPEAKS_TLS = Response(b"This port speaks TLS: use https://.\n", 400, "text/plain")
+SPEAKS_PLAIN = refusal("this port speaks plain HTTP, not TLS: use http://", 400)
 HEADER_TOO_LARGE = refusal("the headers are too large, or too many", 431)
 
 

@@ -112,7 +112,8 @@ class ServerSettings:
     max_header: int = 32 << 10
     """The request line and all headers together."""
     max_body: int = 64 << 20
-    """Limit of a body as received, and again after decompression."""
+    """Limit of a body as received, and again after decompression. Beyond 16 MiB, a compressed body
+    may be 100 times as long as it was."""
 
     header_seconds: float = 10.0
     """From the first byte of a request to the end of its headers."""
@@ -177,7 +178,8 @@ class ServerSettings:
     default_model: str | None = None
     """The model that `/invocations` asks where several are loaded."""
     ready_needs_all: bool = False
-    """True if a model whose files cannot be served makes the server not ready."""
+    """True if a model whose files cannot be served, or a folder without any model, makes the
+    server not ready."""
     metrics: bool = True
     """True if requests are counted and `/metrics` answers."""
     core_watts: float = 0.0

@@ -9,89 +9,52 @@ from __future__ import annotations
 import os
 import re
 import ssl
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import Any
 
 from flour.core.errors import ParameterError
 from runtime.http.wire.problems import log
 from runtime.http.wire.settings import ServerSettings
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
 #: Protocols that are spoken inside TLS, the preferred one first.
 ALPN = ("h2", "http/1.1")
 #: Complaints of OpenSSL about a certificate that it can read; all others are about the key.
 _WEAK = ("TOO_SMALL", "TOO_WEAK")
-#: The first bytes of a plain request; those of a handshake begin with one that is no letter.
-_FIRST, _PLAIN = 5, re.compile(rb"[A-Z]{3}")
+#: Seconds between two lines about handshakes that failed.
+_QUIET_SECONDS = 5.0
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
-class ServerSide(ssl.SSLObject):
-    """A server's end of TLS that passes bytes as they are if the client speaks plain HTTP.
+class HandshakeFailures:
+    """Handshakes that failed: counted by their reason, and logged once in a few seconds."""
 
-    So the connection is made, and can answer what is wrong: a failed handshake is silent.
-    """
+    def __init__(self) -> None:
+        """There is none yet."""
+        self.counts: Counter[str] = Counter()
+        self._logged, self._unsaid = -_QUIET_SECONDS, 0
 
-    plain = False
-    coming: ssl.MemoryBIO | None = None
-    going: ssl.MemoryBIO
-
-    def do_handshake(self) -> None:
-        """Go on with the handshake, of which there is none with a plain request."""
-        if self.coming is not None:
-            first = self.coming.read()
-            self.coming.write(first)
-            if len(first) < _FIRST:
-                raise ssl.SSLWantReadError
-            self.coming, self.plain = None, _PLAIN.match(first) is not None
-        if not self.plain:
-            super().do_handshake()
-
-    def read(self, len: int = 1024, buffer: Buffer | None = None) -> Any:  # noqa: A002 (as there)
-        """Read nothing from a plain client: what it has sent is not looked at."""
-        if self.plain:
-            raise ssl.SSLWantReadError
-        return super().read(len, buffer)
-
-    def write(self, data: Buffer) -> int:
-        """Write bytes, to a plain client as they are."""
-        return self.going.write(data) if self.plain else super().write(data)
-
-    def getpeercert(self, binary_form: bool = False) -> Any:  # noqa: FBT001, FBT002 (as there)
-        """Return the client's certificate, if it has sent one."""
-        return None if self.plain else super().getpeercert(binary_form)
-
-    def unwrap(self) -> None:
-        """End TLS, if it has begun."""
-        if not self.plain:
-            super().unwrap()
-
-
-class _Context(ssl.SSLContext):
-    """A context of servers whose connections tell plain clients that they speak TLS."""
-
-    sslobject_class = ServerSide
-
-    def wrap_bio(
-        self,
-        incoming: ssl.MemoryBIO,
-        outgoing: ssl.MemoryBIO,
-        server_side: bool = False,  # noqa: FBT001, FBT002 (as there)
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> Any:
-        """Make a connection's end, which knows where its bytes come from and go to."""
-        made: Any = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
-        made.coming, made.going = incoming, outgoing
-        return made
+    def add(self, peer: object, problem: ssl.SSLError | str) -> None:
+        """Count a failure; `peer` is the address of the client."""
+        reason = problem if isinstance(problem, str) else problem.reason
+        self.counts[_said(reason or "other")] += 1
+        if (now := monotonic()) - self._logged < _QUIET_SECONDS:
+            self._unsaid += 1
+            return
+        others = f"; {self._unsaid} others since the last line" if self._unsaid else ""
+        self._logged, self._unsaid = now, 0
+        host = peer[0] if isinstance(peer, tuple) and peer else "a client"
+        log.info("a TLS handshake with %s failed: %s%s", host, problem, others)
 
 
 class TlsFiles:
     """A server's certificate, its key, and the authorities of its clients' certificates."""
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, protocols: Sequence[str] = ALPN) -> None:
         """Read the files; `ParameterError` says which of them is not what it should be."""
+        self._protocols = protocols
         self._certificate = str(settings.tls_cert)
         self._key = str(settings.tls_key or settings.tls_cert)
         self._authorities = str(settings.tls_client_ca or "")
@@ -126,12 +89,12 @@ class TlsFiles:
         return stamps
 
     def _made(self) -> ssl.SSLContext:
-        context = _Context(ssl.PROTOCOL_TLS_SERVER)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION
         # Requests say where they end, so a connection that just breaks off cuts none short.
         context.options |= getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
-        context.set_alpn_protocols(list(ALPN))
+        context.set_alpn_protocols(list(self._protocols))
         self._load_certificate(context)
         if self._authorities:
             _load_authorities(context, self._authorities, "the authorities of clients")
@@ -184,6 +147,22 @@ def client_context(
     return made
 
 
+def context_of_peers(settings: ServerSettings) -> ssl.SSLContext:
+    """A client's half for servers with the very certificate of these settings, at any address.
+
+    It is the certificate of this client, too, where servers ask for one.
+    """
+    certificate = str(settings.tls_cert)
+    found = _CERTIFICATE.search(Path(certificate).read_text("ascii", "replace"))
+    peers = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    peers.check_hostname = False
+    peers.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    # None of its issuers, who have signed those of others as well.
+    peers.load_verify_locations(cadata=found[0] if found else "")
+    peers.load_cert_chain(certificate, settings.tls_key, _locked)
+    return peers
+
+
 def _load_authorities(
     context: ssl.SSLContext, path: str, what: str = "the certificate of the server"
 ) -> None:
@@ -208,7 +187,7 @@ def _said(reason: str) -> str:
     return reason.replace("_", " ").lower() if reason.isupper() else reason
 
 
-def names_of(connection: ssl.SSLObject | None) -> tuple[str, ...]:
+def names_of(connection: ssl.SSLObject | ssl.SSLSocket | None) -> tuple[str, ...]:
     """The names in a client's certificate: alternative ones, then the common one."""
     certificate = None if connection is None else connection.getpeercert()
     if not certificate:

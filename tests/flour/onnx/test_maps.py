@@ -44,8 +44,7 @@ def _model(node: Any, keys: str, out: str = "float32", *, tensor: bool = False) 
 
 def _vectors(keys: str) -> Any:
     vocabulary = _NAMES if keys == "string" else _NUMBERS
-    node = ml("DictVectorizer", ["X"], ["Y"], **{f"{keys}_vocabulary": vocabulary})
-    return _model(node, keys)
+    return _model(ml("DictVectorizer", ["X"], ["Y"], **{f"{keys}_vocabulary": vocabulary}), keys)
 
 
 def _maps(keys: str) -> st.SearchStrategy[dict[Any, Any]]:

@@ -12,7 +12,7 @@ from onnx import helper
 
 from flour.language.flow import Flow
 from flour.onnx import import_model
-from flour.onnx.attributes import Attributes
+from flour.onnx.model import Attributes
 from flour.onnx.reading import LONG, read_model
 from flour.ops.ngrams import WordNgrams
 from tests.onnx_parts import FLOAT, STRING, model, node

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import oven
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
-from flour.onnx.text_words import MICROSOFT
+from flour.onnx.text_ngrams import MICROSOFT
 from flour.ops.onnx_text import LetterNgrams
 from flour.strings import unicode
 from runtime import InferenceSession

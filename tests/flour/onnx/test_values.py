@@ -45,8 +45,7 @@ def runs(nodes: list[Any], feed: dict[str, Any], constants: dict[str, Any], opse
     columns = program.feed(feed)
     defined = program.answer(program.flow.reference(columns))
     compiled = program.answer(oven.bake(program.flow).run(columns))
-    want = dict(zip(names, session.run(names, feed), strict=True))
-    return names, defined, compiled, want
+    return names, defined, compiled, dict(zip(names, session.run(names, feed), strict=True))
 
 
 def compare(nodes: list[Any], feed: dict[str, Any], constants: Any = (), opset: int = 18) -> None:

@@ -8,17 +8,25 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
 
 import oven
+from flour import from_sklearn, record
 from flour.core.errors import FlourError
 from flour.core.types import Scalar, Vector
 from flour.language.flow import Flow, outputs, source
 from oven.entry import array_entry, builtin
 from oven.plans.plan import Plan
+from tests.house import entered
 
 WIDTH = 5
 rng = np.random.default_rng(7)
@@ -46,8 +54,7 @@ def many_types() -> Flow:
     positive = one.clip([0.0], [200.0])
     made = {kind: one.cast(kind) for kind in kinds[1:]}
     made |= {kind: positive.cast(kind) for kind in unsigned}
-    vectors = {f"many_{kind}": x.cast(kind) for kind in kinds[1:]}
-    return outputs(float64=one, **made, **vectors)
+    return outputs(float64=one, **made, **{f"many_{kind}": x.cast(kind) for kind in kinds[1:]})
 
 
 def twins() -> Flow:
@@ -220,6 +227,55 @@ def test_an_array_of_another_type_goes_to_the_entry_of_its_own() -> None:
     assert type(typed.entry()).__name__ == "builtin_function_or_method"
     assert plan.variants.of_array(row.astype(np.float32)) is None
     assert plan.variants.of_array(row.tolist()) is None
+
+
+@pytest.mark.parametrize(("own", "other"), [("float32", "float64"), ("float64", "float32")])
+def test_the_other_width_of_floats_stays_in_machine_code(own: str, other: str) -> None:
+    plan = oven.bake(classifier([1, 2, 3], own)).wait()
+    typed = plan.variants.baked({"x": Vector(WIDTH, other)}).wait()
+    block = rng.normal(size=(4, WIDTH))
+    entry, wanted = plan.entry(), typed.run(block.astype(other))
+    for _ in range(3):
+        for data in (block.astype(other), block.astype(own), block.astype(other).T.copy().T):
+            same = typed if data.dtype == other else plan
+            for found, name in zip(entry(data), wanted, strict=True):
+                np.testing.assert_array_equal(found, same.run(data)[name])
+        for data in (block.astype(">f4"), (9 * block).astype("int64"), block.astype("float16")):
+            for found, known in zip(entry(data), plan.run(data).values(), strict=True):
+                np.testing.assert_array_equal(found, known)
+    rows = block.astype(other)
+    assert not entered(partial(entry, rows)) + entered(partial(entry, rows[0]))
+
+
+def test_frames_are_read_as_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of frames, and of a row of one, machine code gets what a reader makes of them."""
+    columns = [f"c{place}" for place in range(WIDTH)]
+    frame = pd.DataFrame(rng.normal(size=(7, WIDTH)), columns=columns)
+    row = record("row", {name: Scalar() for name in columns})
+    for flow in (outputs(top=row.columns(columns).max()), classifier([1, 2, 3])):
+        plan = oven.bake(flow).wait()
+        entry, wanted = plan.entry(), plan.run(frame)
+        with monkeypatch.context() as patched:
+            patched.setattr("oven.plans.plan.coerce", None)  # which takes a column at a time
+            for form in (frame, pl.from_pandas(frame)):
+                for found, known in zip(entry(form), wanted.values(), strict=True):
+                    np.testing.assert_array_equal(found, known)
+            for found, known in zip(entry(frame.iloc[2]), wanted.values(), strict=True):
+                np.testing.assert_array_equal(found, known[2])
+            for found, known in zip(entry(frame.iloc[:1]), wanted.values(), strict=True):
+                np.testing.assert_array_equal(found, known[:1])
+
+
+def test_documents_in_arrays_of_another_class() -> None:
+    class Others(np.ndarray[Any, Any]):
+        pass
+
+    words = make_pipeline(CountVectorizer(), Ridge()).fit(["a word", "two words"], [0.0, 1.0])
+    entry = oven.bake(from_sklearn(words)).wait().entry()
+    documents = np.array(["word", "two words"], object)
+    forms: list[Any] = [documents.view(Others), np.ma.array(documents, dtype=object)]
+    for form in forms:
+        np.testing.assert_array_equal(entry(form), entry(documents))
 
 
 def test_plans_that_machine_code_cannot_enter() -> None:

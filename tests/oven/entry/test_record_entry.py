@@ -61,8 +61,7 @@ def program() -> Flow:
     sizes = x.field("größe").one_hot(["klein", "groß"])
     label = cities.to_dense().arg_max().take(["no", "né", "yes"])
     best = x.field("age") + 1.0
-    both = cities.concat(sizes).to_dense()
-    return flour.outputs(label=label, both=both, best=best, **made)
+    return flour.outputs(label=label, both=cities.concat(sizes).to_dense(), best=best, **made)
 
 
 @cache

@@ -48,6 +48,8 @@ def _tables() -> dict[str, Any]:
     more = [large, pa.array(["other"] * _COUNT), pa.nulls(_COUNT), items.cast(pa.float64())]
     made["other columns"] = pa.StructArray.from_arrays(more, ["for", "more", "age", "n items"])
     wide = [age, items, large.dictionary_encode()]
+    nulls = pa.DictionaryArray.from_arrays(pa.array([0, None] * 150, pa.int8()), pa.nulls(1))
+    made["dictionary of nulls"] = pa.StructArray.from_arrays([age, items, nulls], names)
     made["large dictionary"] = pa.StructArray.from_arrays(wide, names)
     made["none"] = made["plain"].slice(0, 0)
     # What is refused.

@@ -43,7 +43,7 @@ def fitted(name: str) -> Fitted:
         city = rng.choice(np.array(["x", "y", "zé", None], object), COUNT)
         numbers = np.where(rng.random(COUNT) < 0.1, np.nan, x[:, 0])
         rows = pd.DataFrame({"age": numbers, "n items": rng.integers(0, 9, COUNT), "for": city})
-    target = x[:, 0] if name in {"spline", "xgboost"} else y
+    target = x[:, 0] if name in {"spline", "weighted", "xgboost"} else y
     more: dict[str, Any] = {}
     if name == "categories":
         few, more = slice(0, 1500), {"categorical_feature": [4, 5]}
@@ -60,7 +60,7 @@ def _models() -> dict[str, Any]:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
     from sklearn.neural_network import MLPClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import (
@@ -91,6 +91,7 @@ def _models() -> dict[str, Any]:
             LogisticRegression(),
         ),
         "neighbours": KNeighborsClassifier,
+        "weighted": lambda: KNeighborsRegressor(weights="distance"),
         "svm": SVC,
         "mlp": lambda: make_pipeline(StandardScaler(), MLPClassifier((16, 8), max_iter=20)),
     }

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import json
 import math
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from ctypes.util import find_library
 from pathlib import Path
@@ -17,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import flour
 import oven
 from flour.core.types import Vector
 from flour.language.flow import outputs, source
@@ -127,7 +130,7 @@ def test_an_artefact_with_other_bits_is_not_handed_out() -> None:
     made = image.image_of(_small(), "m", "1")
     sample = replay.sample_of(made, _small(), np.ones((50, 4), np.float32))
     answers = {name: column.copy() for name, column in sample.outputs.items()}
-    assert replay.check(made, sample, answers).rows == 50
+    replay.check(made, sample, answers)
     answers["low"][7, 1] = np.nextafter(answers["low"][7, 1], np.float32(2))
     with pytest.raises(NotExportable, match="was not handed out") as caught:
         replay.check(made, sample, answers)
@@ -160,31 +163,99 @@ def _sparse() -> oven.Plan:
     return oven.bake(outputs(value=x.abs()))
 
 
+def _words() -> oven.Plan:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+
+    model = make_pipeline(TfidfVectorizer(tokenizer=str.split, token_pattern=None), Ridge())
+    return oven.bake(flour.from_sklearn(model.fit(["a b", "b c"], [0, 1]), allow_python=True))
+
+
+def _targets() -> oven.Plan:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multioutput import MultiOutputClassifier
+
+    model = MultiOutputClassifier(LogisticRegression())
+    return oven.bake(flour.from_sklearn(model.fit([[0.0], [1.0]], [["a", "x"], ["b", "y"]])))
+
+
+def _compared() -> oven.Plan:
+    x = source("x", Vector(2))
+    return oven.bake(x.arg_max().take(["a", "b"]) == flour.category("word"))
+
+
 @pytest.mark.parametrize(
     ("make", "how", "said"),
     [
         (_sine, {}, "Sin cannot be exported: `sin` is not computed with the same bits"),
         (_sine, {"outputs": ["nothing"]}, "there is no such output"),
         (_sine, {"to": "exe"}, "there is no such form of an export"),
-        (_sine, {"to": "c", "target": "aarch64-linux-gnu"}, "a target is that of a shared library"),
+        (_sine, {"cpus": ["x86-64-v4-vbmi"]}, "no library chooses such code"),
+        (
+            _sine,
+            {"to": "c", "target": "aarch64-linux-gnu"},
+            "targets and CPUs are for shared libraries",
+        ),
         (
             lambda: models.fitted("logistic").plan,
             {"target": "riscv64-linux-gnu"},
             "shared libraries are made for x86-64",
         ),
         (_sparse, {}, "sparse vectors are not passed on in exports"),
+        (_words, {}, "step 'tfidfvectorizer' cannot be exported: it calls Python"),
+        (_targets, {}, "output 'label' cannot be exported: labels of several targets"),
+        (_targets, {}, "hint   export outputs that do not need it: probabilities_0"),
+        (_compared, {}, "SameText cannot be exported: it reads labels as texts"),
+        *((_sine, {"name": name}, "cannot have this name") for name in (None, "日本", "x" * 101)),
+        (_sine, {"version": 5}, "version=5"),
+        (_sine, {"outputs": 5}, "outputs=5"),
+        (_sine, {"outputs": [5]}, "outputs=[5]"),
+        (_small, {"rows": np.ones((0, 4)), "verify": True}, "there are no rows to verify"),
     ],
 )
 def test_refused(
     make: Callable[[], oven.Plan], how: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(NotExportable, match=re.escape(said)):
-        export(make(), tmp_path / "out", verify=False, **how)
+        export(make(), tmp_path / "out", **{"verify": False, **how})
     assert not (tmp_path / "out").exists()
 
 
+def test_foreign_files_stay(tmp_path: Path) -> None:
+    """Files of an export may be written anew; nothing else, and nothing is half done."""
+    for version in "12":
+        export(_sine(), tmp_path, to="c", outputs=["value"], verify=False, version=version)
+    (tmp_path / "iris.c").write_text("int main;", "utf-8")
+    (tmp_path / "folder.c").mkdir()
+    os.mkfifo(tmp_path / "pipe.c")
+    (tmp_path / "link.c").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "ended.c").touch()
+    export(_sine(), tmp_path, to="c", name="ended", outputs=["value"], verify=False)
+    before = sorted(tmp_path.iterdir())
+    for name in ("iris", "folder", "pipe", "link"):
+        with pytest.raises(NotExportable, match=r"no export has written") as caught:
+            export(_sine(), tmp_path, to="c", name=name, outputs=["value"], verify=False)
+        assert caught.value.where == str(tmp_path / f"{name}.c")
+    assert (sorted(tmp_path.iterdir()), (tmp_path / "iris.c").read_text()) == (before, "int main;")
+
+
+def test_a_compiler_that_fails_is_quoted_by_its_errors() -> None:
+    script = "import sys; print('x: error: no such cpu\\nnote: there are\\n a\\n b'); sys.exit(1)"
+    with pytest.raises(NotExportable) as caught:
+        targets.run([sys.executable, "-c", script], "it")
+    assert caught.value.found == "x: error: no such cpu"
+
+
+@pytest.mark.skipif(which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("name", ["pz", "pz_copy", "copy", "run", "stage_0"])
+def test_names_beside_those_inside(name: str, tmp_path: Path) -> None:
+    word = flour.category("word").categorise_text(["a"], [5], [0, 1], [1], [2], [3])
+    assert export(oven.bake(outputs(value=word)), tmp_path, to="c", name=name).rows == 200
+
+
 def test_a_part_of_a_refused_plan(tmp_path: Path) -> None:
-    made = export(_sine(), tmp_path, to="c", outputs=["value"], verify=False)
+    made = export(_sine(), tmp_path, to="c", outputs="value", verify=False)
     assert made.rows == 0
     assert all(each.is_file() for each in made.files)
 
@@ -276,6 +347,16 @@ int main(void) {
 #include <string.h>
 int main(void) {
     int seen[4] = {0};
+    if (m_scratch_size(SIZE_MAX) != m_scratch_size((size_t)1 << 50)) return 2;
+    for (int k = 0; k < 2; k++) { /* half of a surrogate pair; longer than any text may be */
+        double number[2] = {1, 2}, scores[3], p[3]; int64_t label;
+        size_t longest = k ? SIZE_MAX : 70;
+        m_text text = {"\\355\\240\\200", k ? (int64_t)1 << 41 : 3};
+        void *scratch = malloc(m_scratch_size(70));
+        m_input in = INPUT; m_output out = {&label, p, scores};
+        if (m_predict(&in, &out, 1, scratch) != 3 - k) return 3;
+        (void)number; free(scratch);
+    }
     for (int k = 0; k < 20000; k++) {
         int64_t size = rand() % 70;
         char *data = malloc(size ? (size_t)size : 1);
@@ -312,6 +393,8 @@ def test_a_package_in_node(tmp_path: Path) -> None:
         pytest.skip("node or wasm-ld is not installed")
     plan, rows = models.fitted("table")
     export(plan, tmp_path, to="npm", name="churn", version="2.1")
+    whole = outputs(value=source("x", Vector(4, "int8")).cast("float64"))
+    export(oven.bake(whole), tmp_path / "whole", to="npm")
     few = rows.iloc[:5]
     wanted = plan.run(few)
     columns = {name: [_plain(v) for v in few[name]] for name in few}
@@ -328,10 +411,79 @@ def test_a_package_in_node(tmp_path: Path) -> None:
         "column age is missing, or no array",
         "column for: 1 values, not 5 rows of 1",
         "column age: old is not a number of its type",
+        "column x: 300 is not a number of its type",
+        "column x: 6 values, not 1 rows of 4",
     ]
     assert answer["version"].startswith("churn 2.1, plan ")
     assert json.loads((tmp_path / "package.json").read_text("utf-8"))["version"] == "2.1.0"
     assert '"label": ("no" | "perhaps" | "\\u00e7a")[];' in (tmp_path / "index.d.ts").read_text()
+
+
+@pytest.mark.apart
+def test_values_that_a_package_takes(tmp_path: Path) -> None:
+    """Numbers that JavaScript's own are too short for, what is missing, and what is no value."""
+    if which("node") is None or which("wasm-ld") is None:
+        pytest.skip("node or wasm-ld is not installed")
+    kinds = {"id": flour.Scalar("int64"), "flag": flour.Scalar("bool")}
+    row = flour.record("row", {**kinds, **dict.fromkeys(("c", "both"), flour.Category("string"))})
+    c, both = (
+        row[name].categorise_text(["a"], [5], [0, 1], [none], [2], [3])
+        for name, none in {"c": 3, "both": 1}.items()
+    )
+    flag, total = row["flag"].cast("int64"), source("v", Vector(4)).sum()
+    made = outputs(id=row["id"] + 0, flag=flag, c=c, both=both, total=total)
+    rows = pd.DataFrame({"id": [2**53 + 1, -(2**63) + 5, 3], "flag": [True, False, True]})
+    rows = rows.assign(**dict.fromkeys(("c", "both"), np.array(["a", None, np.nan], object)))
+    plan, data = oven.bake(made, background=False), {"row": rows, "v": np.ones((3, 4))}
+    assert export(plan, tmp_path, to="npm", rows=data).rows == 3
+    (tmp_path / "main.mjs").write_text(_TAKEN, encoding="utf-8")
+    command = ["node", "main.mjs"]
+    done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    wrong = " is not a number of its type"
+    assert done.stdout.decode().splitlines() == [
+        "9007199254740993 1 5 5 10",
+        "-9007199254740991 0 2 1 NaN",
+        "3 1 2 1 10",
+        "3 1 2 2 10",
+        "RangeError column v: row 0 has 5 values where 4 values go",
+        "RangeError column v: row 1 has no array where 4 values go",
+        "RangeError column v: row 0 has 0 values where 4 values go",
+        *["TypeError column v is missing, or no array"] * 2,
+        *(f"TypeError column c: {said} is no text" for said in ("5", '["Bern"]', '{"a":1}')),
+        r'TypeError column c: "\ud800" is no text',
+        *[f"TypeError column flag: 2{wrong}"] * 2,
+        f"TypeError column id: {2**53}{wrong}, which is exact as a BigInt only",
+    ]
+
+
+_TAKEN = """
+import { load } from "./index.js";
+const model = await load();
+const usual = { id: [3], flag: [true], c: ["a"], both: ["a"], v: [[1, 2, 3, 4]] };
+const asked = [
+  { id: [9007199254740993n] },
+  { id: [-9007199254740991], flag: [0], c: [null], both: [null], v: [[1, 2, 3, null]] },
+  { c: [undefined], both: [undefined], v: new Float64Array([1, 2, 3, 4]) },
+  { c: [NaN], both: [NaN] },
+  { v: [[1, 2, 3, 4, 5], [1, 2, 3]] },
+  { v: [[1, 2, 3, 4], 5] },
+  { v: [[], [1, 2, 3, 4]] },
+  { v: 5 },
+  { v: { a: 1 } },
+  ...[5, ["Bern"], { a: 1 }, "\\ud800"].map((value) => ({ c: [value] })),
+  { flag: [2] },
+  { flag: new Uint8Array([2]) },
+  { id: [9007199254740992] },
+];
+for (const input of asked) {
+  try {
+    const { id, flag, c, both, total } = model.predict({ ...usual, ...input });
+    console.log(String(id[0]), flag[0], c[0], both[0], total[0]);
+  } catch (error) {
+    console.log(error.name, error.message);
+  }
+}
+"""
 
 
 def _plain(value: Any) -> Any:
@@ -341,13 +493,17 @@ def _plain(value: Any) -> Any:
 _CALLER = """
 import { readFileSync } from "node:fs";
 import { load } from "./index.js";
+import { load as loadWhole } from "./whole/index.js";
 const rows = JSON.parse(readFileSync("rows.json", "utf8"));
-const model = await load();
+const [model, whole] = [await load(), await loadWhole()];
 for (let k = 0; k < 50; k++) model.predict({ ...rows, "n items": new Float64Array(5) });
 const { label, probabilities } = model.predict(rows);
-const errors = [{}, { for: ["x"] }, { age: ["old", 1, 2, 3, 4] }].map((change, k) => {
+const changes = [{ for: ["x"] }, { age: ["old", 1, 2, 3, 4] }];
+const wrong = [[model, {}], ...changes.map((each) => [model, { ...rows, ...each }])];
+wrong.push(...[[1, 2, 3, 300], [1, 2, 3, 4, 5, 6]].map((x) => [whole, { x }]));
+const errors = wrong.map(([asked, input]) => {
   try {
-    model.predict(k === 0 ? {} : { ...rows, ...change });
+    asked.predict(input);
   } catch (error) {
     return error.message;
   }
@@ -360,58 +516,49 @@ console.log(JSON.stringify({ label, probabilities: [...probabilities], errors, v
 @pytest.mark.apart
 @pytest.mark.parametrize("name", ["lightgbm", "table", "text"])
 def test_aarch64(name: str, tmp_path: Path) -> None:
-    """A library for 64-bit ARM has the bits of this machine's, under qemu."""
-    compiler = "aarch64-linux-gnu-gcc"
-    if which(compiler) is None or which("qemu-aarch64") is None:
+    """A library for 64-bit ARM answers rows under qemu before it is handed out."""
+    if targets.emulator(_ARM) is None:
         pytest.skip("qemu-user or a C compiler for aarch64 is not installed")
     plan, rows = models.fitted(name)
-    made = export(plan, tmp_path, name="m", target="aarch64-linux-gnu")
-    assert made.rows == 0, "nothing here runs it"
-    few = image.image_of(plan, "m", "1")
-    sample = replay.sample_of(few, plan, rows[:500])
-    main = tmp_path / "main.c"
-    main.write_text(_dumped(few, sample), encoding="utf-8")
-    command = [compiler, "-O1", str(main), str(tmp_path / "m.so"), "-o", str(tmp_path / "run")]
-    subprocess.run([*command, f"-Wl,-rpath,{tmp_path}"], check=True, timeout=120)
-    run = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", str(tmp_path / "run")]
-    done = subprocess.run(run, capture_output=True, check=True, timeout=120)
-    start, answers = 0, {}
-    for each in few.outputs:
-        column = sample.outputs[each.name]
-        answers[each.name] = np.frombuffer(done.stdout[start:], column.dtype, column.size)
-        start += column.nbytes
-    assert replay.check(few, sample, answers).rows == 500
+    made = export(plan, tmp_path, name="m", target=_ARM, rows=rows[:500])
+    assert (made.rows, made.unseen) == (500, "")
 
 
-def _dumped(made: image.Image, sample: replay.AnsweredRows) -> str:
-    """A program that has the sample in it and writes the answers."""
-    lines = ['#include "m.h"', "#include <stdio.h>", "#include <stdlib.h>"]
-    lines.append(f"static const unsigned char text[] = {_bytes(sample.text)};")
-    for each in made.inputs:
-        array = sample.inputs[each.name]
-        lines.append(f"static _Alignas(16) unsigned char in_{each.name}[] = {_bytes(array)};")
-    for each in made.outputs:
-        size = sample.outputs[each.name].nbytes
-        lines.append(f"static _Alignas(16) unsigned char out_{each.name}[{size}];")
-    lines.append("int main(void) {")
-    for each in made.inputs:
-        if each.dtype == "string":
-            lines.append(f"    for (int k = 0; k < {sample.inputs[each.name].shape[0]}; k++)")
-            lines.append(f"        ((int64_t *)in_{each.name})[2 * k] += (int64_t)text;")
-    longest = [str(sample.longest)] if made.texts else []
-    given = ", ".join([*(f"(void *)in_{each.name}" for each in made.inputs), *longest])
-    lines.append(f"    m_input in = {{{given}}};")
-    lines.append(
-        f"    m_output out = {{{', '.join(f'(void *)out_{e.name}' for e in made.outputs)}}};"
-    )
-    lines.append(f"    void *scratch = malloc(m_scratch_size({sample.longest}));")
-    lines.append(f"    if (m_predict(&in, &out, {sample.rows}, scratch)) return 1;")
-    lines += [f"    fwrite(out_{e.name}, 1, sizeof out_{e.name}, stdout);" for e in made.outputs]
-    return "\n".join([*lines, "    return 0;", "}", ""])
+_ARM = "aarch64-linux-gnu"
 
 
-def _bytes(array: Any) -> str:
-    return "{" + ",".join(map(str, array.tobytes())) + "}"
+@pytest.mark.apart
+def test_a_processor_that_nothing_here_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if which("ld.lld") is None and which(f"{_ARM}-gcc") is None:
+        pytest.skip("a linker for aarch64 is not installed")
+    monkeypatch.setattr(targets, "emulator", lambda _: None)
+    made = export(models.fitted("logistic").plan, tmp_path, target=_ARM)
+    assert made.rows == 0
+    assert made.unseen.startswith("there is no qemu-aarch64, or no aarch64-linux-gnu-gcc")
+    assert made.files[0].is_file()
+
+
+@pytest.mark.apart
+def test_names_that_languages_have_for_themselves(tmp_path: Path) -> None:
+    """Words and macros of C and C++, the header's own field, and no name at all."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    names = ["longest", "bool", "class", "linux", "NULL", "*/ x", "ça va"]
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame({name: rng.normal(size=60) for name in names})
+    rows[""] = rng.choice(np.array(["x", "y"], object), 60)
+    coded = ColumnTransformer([("c", OneHotEncoder(), [""])], remainder="passthrough")
+    model = make_pipeline(coded, Ridge()).fit(rows, rows["bool"] + (rows[""] == "x"))
+    plan = oven.bake(flour.from_sklearn(model, rows), background=False)
+    made = export(plan, tmp_path, to="c", name="new", rows=rows)
+    assert made.rows == 60
+    (tmp_path / "both.cc").write_text('#include "new__arrow.h"\nint main() { return 0; }\n')
+    for compiler in filter(which, ("g++", "clang++")):
+        command = [compiler, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "both.cc"]
+        subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
 
 
 @pytest.mark.apart
@@ -431,11 +578,12 @@ def test_no_linker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_strict_c(compiler: str, tmp_path: Path) -> None:
-    """Programs without a model are exported as well, whatever the width of their numbers."""
+@pytest.mark.parametrize("plan", [_small, lambda: models.fitted("weighted").plan])
+def test_strict_c(compiler: str, plan: Callable[[], oven.Plan], tmp_path: Path) -> None:
+    """Words of C in all widths of numbers, without assignments of variables to themselves."""
     if which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    _, text, _ = export(_small(), tmp_path, to="c", verify=False).files
+    _, text, _ = export(plan(), tmp_path, to="c", verify=False).files
     strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-c"]
     strict += ["-o", str(tmp_path / "o")]
     subprocess.run([compiler, *strict, str(text)], check=True, timeout=60)

@@ -110,7 +110,7 @@ def test_what_float32_cannot_hold(tmp_path: Path) -> None:
         ("power", {}, "YeoJohnson cannot be exported: it has no form in float32"),
         ("svm", {}, "Distances cannot be exported: it has no form in float32"),
         ("text", {}, "cannot be exported: it has no form in float32"),
-        ("table", {}, "CategoriseText cannot be exported: it has no form in float32"),
+        ("table", {}, "step 'columntransformer.c' cannot be exported: it has no form in float32"),
         ("logistic", {"to": "so"}, "float32 is for C"),
     ],
 )

@@ -31,8 +31,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 import flour
 import oven
+from oven.optimise.pattern import BITS
 from oven.optimise.rewrite import trace
-from oven.optimise.rule import BITS
 
 RNG = np.random.default_rng(5)
 X = RNG.integers(0, 4, (120, 4)).astype(float)

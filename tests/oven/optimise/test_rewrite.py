@@ -21,9 +21,21 @@ from flour.ops.elementwise import Add, Cast, Multiply
 from flour.ops.unary import Abs, Exp, Negate
 from oven.errors import RewriteError
 from oven.optimise.passes import PASSES, Pass
-from oven.optimise.pattern import Match, ProgramFacts, chain, hole, match, op, rest
+from oven.optimise.pattern import (
+    APPROXIMATES,
+    BITS,
+    REASSOCIATES,
+    Match,
+    Preserves,
+    ProgramFacts,
+    Rule,
+    chain,
+    hole,
+    match,
+    op,
+    rest,
+)
 from oven.optimise.rewrite import optimise, substitute, trace, verify
-from oven.optimise.rule import APPROXIMATES, BITS, REASSOCIATES, Preserves, Rule
 from oven.optimise.rules import RULES
 from oven.optimise.summary import expression
 from tests.rewrites import vector
@@ -129,8 +141,7 @@ def test_rules_that_undo_each_other_are_an_error_with_both_programs() -> None:
 
 def test_a_rule_that_never_rests_is_an_error() -> None:
     def grow(m: Match) -> Node:
-        step = m.op("step", Add)
-        return node(Add(np.asarray(step.operand, "f8") + 1), [m["x"]])
+        return node(Add(np.asarray(m.op("step", Add).operand, "f8") + 1), [m["x"]])
 
     with pytest.raises(RewriteError, match="does not come to rest: a_rule"):
         trace(vector(3).add([1.0]), passes=a_pass(replace(Add, grow)))

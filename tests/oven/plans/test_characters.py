@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 import flour
 import oven
-from flour.ops.onnx_cut import CutWords
+from flour.ops.onnx_text import CutWords
 from objectstore import Archive
 from oven.errors import DamagedPlan, OtherUnicode
 from oven.explain import explain

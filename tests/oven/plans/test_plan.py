@@ -219,8 +219,7 @@ def test_threads_do_not_meet_in_a_plan() -> None:
 
 def resident() -> int:
     """Bytes of memory this process has."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * 4096
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
 
 
 def grows(run: Callable[[], object], times: int, most: int) -> int:

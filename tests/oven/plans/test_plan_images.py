@@ -307,6 +307,19 @@ def test_a_store_is_given_what_a_known_plan_reads(tmp_path: Path) -> None:
         same(again.run(data), plan.run(data))
 
 
+def test_images_never_take_more_than_their_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_cache, "MOST_BYTES", 40_000)
+    monkeypatch.setattr(image_cache, "LARGEST", 10_000)
+    monkeypatch.setattr(image_cache, "_BYTES_A_LOOK", 10_000)
+    for number in range(30):
+        image_cache.write(bytes([number] * 16), bytes(4000))
+        assert sum(each.stat().st_size for each in known(tmp_path)) <= 40_000
+    image_cache.write(bytes(16), bytes(10_001))
+    assert not image_cache._path(bytes(16)).exists()
+
+
 def test_the_oldest_images_go_first(tmp_path: Path) -> None:
     for number in range(4):
         oven.bake(flour.vector("x", 2).add([number, 1.0])).save(tmp_path / "a.plan")

@@ -80,8 +80,7 @@ def casts() -> Iterator[tuple[str, Callable[[pa.Table], pa.Table]]]:
 
     def column(name: str, kind: pa.DataType) -> Callable[[pa.Table], pa.Table]:
         def change(data: pa.Table) -> pa.Table:
-            place = data.column_names.index(name)
-            return data.set_column(place, name, data[name].cast(kind))
+            return data.set_column(data.column_names.index(name), name, data[name].cast(kind))
 
         return change
 

@@ -152,8 +152,7 @@ def test_it_drops_what_is_refused_in_what_stays(pick: Callable[[Flow], Flow], af
 
 def refusing(x: Flow) -> Flow:
     """The vector, whose rows are refused where they are not finite."""
-    op = RequireFinite(np.array([True]), np.array([LARGEST]))
-    return Flow({"out": node(op, [x.node])})
+    return Flow({"out": node(RequireFinite(np.array([True]), np.array([LARGEST])), [x.node])})
 
 
 def test_it_declines_a_category_that_became_a_string() -> None:

@@ -54,8 +54,7 @@ def rows(columns: int) -> pd.DataFrame:
     """Letters in the first columns, numbers in the others."""
     rng = np.random.default_rng(20)
     letters = {f"a{j}": rng.choice(list("abcdef")[: 2 + j % 4], 60) for j in range(columns)}
-    numbers = {f"b{j}": rng.normal(size=60) for j in range(columns)}
-    return pd.DataFrame({**letters, **numbers})
+    return pd.DataFrame({**letters, **{f"b{j}": rng.normal(size=60) for j in range(columns)}})
 
 
 def prepared(columns: int) -> tuple[ColumnTransformer, pd.DataFrame]:

@@ -16,7 +16,7 @@ import flour
 import oven
 import runtime.bulk as pretzel
 from flour.core.types import Scalar, Vector
-from runtime.bulk import duckdb_native, duckdb_vectors
+from runtime.bulk import duckdb_native
 from runtime.bulk.duckdb import SqlFunction
 from runtime.errors import BadCall, BadRegistration
 from tests.runtime.bulk import models
@@ -246,14 +246,14 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_vectors_of_every_form_are_read(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[bool] = []
-    reading = duckdb_vectors.Vectors.read
+    reading = duckdb_native.Vectors.read
 
-    def watched(self: duckdb_vectors.Vectors, chunk: int) -> dict[str, Any] | None:
+    def watched(self: duckdb_native.Vectors, chunk: int) -> dict[str, Any] | None:
         found = reading(self, chunk)
         read.append(found is not None)
         return found
 
-    monkeypatch.setattr(duckdb_vectors.Vectors, "read", watched)
+    monkeypatch.setattr(duckdb_native.Vectors, "read", watched)
     rows = made(12_000)
     connection = pretzel.duckdb.connect()
     connection.execute("create table rows as select * from rows")

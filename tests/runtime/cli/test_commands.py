@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import flour
 import oven
 from objectstore import Blob, FileStore
+from runtime import Runtime
 from runtime.cli.program import COMMANDS
+from runtime.graph.plan import GraphPlan
 from tests.golden import Golden
 from tests.house import ROOT
 from tests.runtime.cli.conftest import Place, Pretzel
@@ -68,6 +71,18 @@ def test_wrong_arguments(pretzel: Pretzel, arguments: tuple[str, ...]) -> None:
     assert "usage: pretzel" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [("explain", "--want", "-60:-50"), ("train", "--every", "-1d")],
+)
+def test_a_value_with_a_minus_has_a_hint(
+    pretzel: Pretzel, command: str, option: str, value: str
+) -> None:
+    ran = pretzel(command, "m", option, value)
+    assert ran.code == 2
+    assert f"a value that begins with a minus follows an equals sign: {option}=-1" in ran.err
+
+
 def test_version(pretzel: Pretzel) -> None:
     ran = pretzel("--version")
     assert ran.code == 0
@@ -103,6 +118,55 @@ def test_export_in_float32(pretzel: Pretzel, place: Place) -> None:
     assert told["differences"]["far"] == 0
     assert told["differences"]["rows"] > 0
     assert told["scratch"] > 0
+
+
+def plan_of(runtime: Runtime, name: str) -> GraphPlan:
+    plan: Any = runtime.endpoints.find(name).plan
+    assert isinstance(plan, GraphPlan)
+    return plan
+
+
+@pytest.mark.skipif(which("cc") is None, reason="there is no C compiler")
+def test_export_of_a_graph(pretzel: Pretzel, tmp_path: Path) -> None:
+    x, folder = flour.vector("x", 300), tmp_path / "choice"
+    one, two = (flour.plan(x.linear([[k] * 300], [0.0]))(x)[0] for k in (1.0, 2.0))
+    folder.mkdir()
+    which = (x[1] > 0).cast("int64")
+    kind = flour.first_match([(x[0] > 0, which.take(["no", "yes"]))], otherwise="unsure")
+    graph = flour.outputs(y=flour.where(x[0] > 0, one, two), kind=kind)
+    flour.save_graph(graph, folder / "choice.graph")
+    ran = pretzel("export", folder, "--to", "c", "--out", tmp_path / "out")
+    assert ran.code == 0
+    assert "rows answered with the plan's bits" in ran.out
+
+    async def load(x: float) -> float:
+        return x
+
+    waits = flour.outputs(y=flour.fetch(load, x[0], gives=float))
+    with Runtime() as runtime:
+        runtime.register("waits", waits, background=False)
+        with pytest.raises(flour.FlourError, match=r"cannot be one plan[\s\S]*it waits"):
+            plan_of(runtime, "waits").whole()
+        strict = x[1].as_vector().categorise([3.0], [3], [0, 1], [-1], [-1], strict=True)[0]
+        refuses = flour.outputs(y=flour.first_match([(x[0] > 0, strict * 2)], otherwise=-1))
+        runtime.register("refuses", refuses, background=False)
+        with pytest.raises(flour.FlourError, match="for another branch would be") as caught:
+            plan_of(runtime, "refuses").whole()
+        assert "test_commands.py" in str(caught.value.where)
+        assert 'on_missing="answer"' in str(caught.value.hint)
+
+
+@pytest.mark.skipif(which("cc") is None, reason="there is no C compiler")
+def test_export_says_the_line_of_a_row_that_is_refused(pretzel: Pretzel, tmp_path: Path) -> None:
+    from sklearn.linear_model import LinearRegression
+
+    strict = LinearRegression().fit([[0.0, 1.0], [1.0, 0.0]], [0.0, 1.0])
+    oven.bake(flour.from_sklearn(strict)).save(tmp_path / "strict.pretzel")
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n\n3,nan\n", "utf-8")
+    given = ("--to", "c", "--out", tmp_path / "out", "--rows", tmp_path / "rows.csv")
+    ran = pretzel("export", tmp_path / "strict.pretzel", *given)
+    assert ran.code != 0
+    assert f"{tmp_path / 'rows.csv'}:4, [1]" in ran.err
 
 
 # --- looking -------------------------------------------------------------------------------------
@@ -170,6 +234,45 @@ def test_ls_reads_graphs(pretzel: Pretzel, tmp_path: Path, kind: str, code: int)
     ran = pretzel("ls", tmp_path, "--json")
     assert ran.code == code
     assert [each["name"] for each in ran.data["refused" if code else "models"]] == ["fine"]
+
+
+def test_ls_tells_all_that_files_tell(pretzel: Pretzel, place: Place, tmp_path: Path) -> None:
+    """A booster that is cut, notes and rows and a route that are wrong, a name of two lines."""
+    for name in ("notes", "private", "rows", "toml", "route", "folder", "good"):
+        save_plan(tmp_path / name / "1" / "model.pretzel", 1.0)
+    (tmp_path / "cut.ubj").write_bytes((place.root / "booster.ubj").read_bytes()[:-100])
+    (tmp_path / "whole.ubj").write_bytes((place.root / "booster.ubj").read_bytes())
+    (tmp_path / "whole.notes.toml").write_text('private = ["ssn"]')
+    (tmp_path / "a\nb.pretzel").write_bytes(b"")
+    (tmp_path / "notes" / "notes.toml").write_text("segment = 1")
+    (tmp_path / "private" / "notes.toml").write_text('private = ["ssn"]')
+    for private in ("hidden", "rows"):
+        save_plan(tmp_path / private / "1" / "model.pretzel", 1.0)
+        (tmp_path / private / "1" / "verify.jsonl").write_text("\n{7431")
+    (tmp_path / "hidden" / "notes.toml").write_text('private = ["x"]')
+    (tmp_path / "toml" / "endpoint.toml").write_text("champion")
+    (tmp_path / "route" / "endpoint.toml").write_text('champion = "route@1"\nshadow = "route@2"')
+    (tmp_path / "folder" / "endpoint.toml").mkdir()
+    (tmp_path / "good" / "endpoint.toml").write_text('champion = "good@1"')
+    ran = pretzel("ls", tmp_path, "--json")
+    assert {one["name"] for one in ran.data["models"]} == {"good", "toml", "route", "folder"}
+    reasons = {one["name"]: one["reason"] for one in ran.data["refused"]}
+    assert ("7431" in reasons["rows"], "7431" in reasons["hidden"]) == (True, False)
+    for name, said in {
+        "cut": "cut.ubj",
+        "whole": "private columns are columns of the program; whole@1; ssn",
+        "notes": "there is no setting 'segment'",
+        "private": "private columns are columns of the program; private@1; ssn",
+        "rows": "verify.jsonl:2",
+        "hidden": "verify.jsonl:2",
+        "toml": "this is no TOML; toml/endpoint.toml",
+        "route": "the route names versions that are not there; route/endpoint.toml; route@2",
+        "folder": "folder/endpoint.toml",
+        "a\\nb": "is no name of an endpoint",
+    }.items():
+        assert said in reasons.pop(name)
+    assert not reasons
+    assert "b" not in {line[:1] for line in pretzel("ls", tmp_path).out.splitlines()}
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.txt", "a.ubj", "a.onnx"])
@@ -447,6 +550,31 @@ def test_a_saved_plan_is_the_one_that_was_imported(
     assert np.array_equal(made, xgb("two").predict_proba(X)[:, 1])
     pretzel("import", place.root / "trees.txt", "--leaves", "--output", tmp_path / "t.pretzel")
     assert list(oven.load(tmp_path / "t.pretzel").outputs) == ["value", "scores", "leaves"]
+
+
+def test_explain_want(pretzel: Pretzel, place: Place) -> None:
+    """The smallest change of each row, within bounds; columns that the folder hides stay."""
+    model, rows = place.root / "trees.txt", ("--rows", place.root / "rows.csv", "--count", 3)
+    made = pretzel("explain", model, *rows, "--want", "1000:", "--json").data["changes"]
+    assert [each["found"] for each in made] == [False] * 3
+    made = pretzel("explain", model, *rows, "--want", ":1000", "--json").data["changes"]
+    assert [each["found"] for each in made] == [True] * 3
+    assert "nothing has to change" in pretzel("explain", model, *rows, "--want", ":1000").out
+    assert "bounds are numbers" in pretzel("explain", model, *rows, "--want", "a:b").err
+    line = LogisticRegression().fit([[-1.0, 0.0], [1.0, 0.0]], [False, True])
+    path, other = str(place.root / "line.pretzel"), place.root / "odd.csv"
+    oven.bake(flour.from_sklearn(line)).save(path)
+    other.write_text("a,b\n-1,0\nnan,0\n-2,0\n")
+    done = pretzel("explain", path, "--rows", other, "--want", "True", "--json")
+    first, second, third = done.data["changes"]
+    assert first["found"]
+    assert third["found"]
+    assert second["where"].startswith("$[1]")
+    other.write_text("a,b\nnan,0\n")
+    assert "refuses NaN" in pretzel("explain", path, "--rows", other, "--want", "True").err
+    bare = pretzel("explain", model, *rows, "--want", ":1000", "--within", "age")
+    assert "a column has no bounds" in bare.err
+    assert "--rows" in pretzel("explain", model, "--want", "1").err
 
 
 def test_explain_rows(pretzel: Pretzel, place: Place, tmp_path: Path) -> None:

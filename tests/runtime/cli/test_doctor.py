@@ -12,6 +12,7 @@ import pytest
 from oven.compiler import cache, machine
 from oven.explain import installation
 from runtime.cli import doctoring
+from tests.house import at_most
 from tests.runtime.cli.conftest import Pretzel
 
 
@@ -77,6 +78,25 @@ def test_a_cache_that_others_can_write_to(
     monkeypatch.setenv("PRETZEL_CACHE", str(tmp_path))
     state, text = _found(pretzel, "code cache")
     assert (state, "other users can write" in text) == ("note", True)
+
+
+def test_a_cache_that_cannot_be_written(
+    pretzel: Pretzel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of the permissions, the user that these tests run as may know nothing."""
+    monkeypatch.setattr(doctoring, "CHECKS", [doctoring._cache])
+    monkeypatch.setenv("PRETZEL_CACHE", "/proc/none/code")
+    state, text = _found(pretzel, "code cache")
+    assert (state, "/proc/none/code cannot be written: No such" in text) == ("note", True), text
+    monkeypatch.setenv("PRETZEL_CACHE", str(tmp_path / "code"))
+    with at_most(0):
+        state, text = _found(pretzel, "code cache")
+    assert (state, "cannot be written: File too large" in text) == ("note", True), text
+    assert _found(pretzel, "code cache")[0] == "good"
+    assert (tmp_path / "code").stat().st_mode & 0o077 == 0
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PRETZEL_CACHE", str(tmp_path / "file"))
+    assert "it is no folder" in _found(pretzel, "code cache")[1]
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ import json
 import pickle
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from runtime.cluster.serving import Scale
 from runtime.errors import ClusterError
 from tests.house import ROOT, until
 from tests.runtime.cli.conftest import Pretzel
+from tests.runtime.http.client import Client
 from tests.runtime.repository.folders import age, save_plan
 from tests.runtime.repository.test_graph_folders import graph, model
 
@@ -83,10 +86,11 @@ class Loud:
         return exec, ("print('a word'); import os; os.abort()",)
 
 
-def test_all_that_is_said_is_json(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [["--json"], ["--log-format", "json"]])
+def test_all_that_is_said_is_json(tmp_path: Path, form: list[str]) -> None:
     """What libraries print, and the last words of a process that crashed, are objects, too."""
     (tmp_path / "loud.pkl").write_bytes(pickle.dumps(Loud()))
-    command = [sys.executable, "-m", "runtime", "serve", str(tmp_path), "--port", "0", "--json"]
+    command = [sys.executable, "-m", "runtime", "serve", str(tmp_path), "--port", "0", *form]
     done = subprocess.run(
         [*command, "--trust-pickle", "--strict"],
         cwd=ROOT,
@@ -101,7 +105,148 @@ def test_all_that_is_said_is_json(tmp_path: Path) -> None:
     assert "a word" in lines
     assert "Fatal Python error: Aborted" in lines
     assert [each["reason"] for each in said if each.get("kind") == "refused"] != []
-    assert "cannot be loaded" in said[-1]["error"]
+    assert "cannot be loaded" in said[-1].get("error", said[-1].get("message"))
+    one_form = all({"time", "level", "logger", "message"} <= each.keys() for each in said)
+    assert one_form is ("--json" not in form)
+
+
+class Waits:
+    """Keeps the process that reads it waiting, until there is a file."""
+
+    def __init__(self, gate: Path) -> None:
+        self.gate = gate
+
+    def __reduce__(self) -> tuple[object, ...]:
+        text = f"import os, time\nwhile not os.path.exists({str(self.gate)!r}): time.sleep(0.01)"
+        return exec, (text,)
+
+
+@contextmanager
+def loading(tmp_path: Path, workers: int) -> Iterator[tuple[subprocess.Popen[str], Client]]:
+    """A server whose folder has a model that is there, one that is being read, and a third."""
+    models = tmp_path / "models"
+    for name, offset in (("a", 1.0), ("c", 3.0)):
+        save_plan(models / f"{name}.pretzel", offset)
+    (models / "b.pkl").write_bytes(pickle.dumps(Waits(tmp_path / "gate")))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "runtime", "serve", str(models), "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--workers", str(workers), "--trust-pickle"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    client = Client(port)
+
+    def answers() -> bool:
+        with suppress(OSError):
+            return client.post("/predict/a", [0.0] * 4).status == 200
+        return False
+
+    try:
+        until(answers, "a model that is there is not served")
+        yield process, client
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_it_answers_while_its_folder_is_loaded(tmp_path: Path, workers: int) -> None:
+    with loading(tmp_path, workers) as (process, client):
+        assert client.get("/v2/health/live").status == 200
+        until(lambda: "1 of 3" in client.get("/v2/health/ready").json.get("loading", ""))
+        assert client.get("/v2/health/ready").status == 503
+        for name in ("b", "c", "of_a_graph"):
+            later = client.post(f"/predict/{name}", [0.0] * 4)
+            assert (later.status, later.headers["retry-after"]) == (503, "1"), later.json
+            assert "is being loaded" in later.json["error"]
+
+        def states() -> set[str]:
+            return {each["state"] for each in client.post("/v2/repository/index", {}).json}
+
+        until(lambda: states() == {"READY", "LOADING"})  # another worker may be later
+        (tmp_path / "gate").touch()
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("2 models at http://")
+        until(lambda: client.get("/v2/health/ready").status == 200)
+        assert client.post("/predict/c", [0.0] * 4).json["top"] == 3.0
+        assert client.post("/predict/b", [0.0] * 4).status == 404
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_it_ends_while_its_folder_is_loaded(tmp_path: Path, workers: int) -> None:
+    with loading(tmp_path, workers) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        told, said = process.communicate(timeout=60)  # the process that imports has ended, too
+    assert (process.returncode, told) == (0, ""), said
+    assert not {"Traceback", "refused"} & {*re.findall(r"\w+", said)}, said
+
+
+def test_it_waits_for_no_worker_when_it_is_to_end(tmp_path: Path) -> None:
+    save_plan(tmp_path / "a.pretzel", 1.0)
+    command = [sys.executable, "-m", "runtime", "serve", str(tmp_path), "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--workers", "2", "--log-format", "json"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        first = json.loads(process.stderr.readline())
+        process.send_signal(signal.SIGTERM)
+        told, said = process.communicate(timeout=60)
+    assert (first["kind"], process.returncode, told) == ("started", 0, ""), said
+    assert "ready" not in {json.loads(line).get("kind") for line in said.splitlines()}
+
+
+LEVELS = [
+    ([], {"loaded", "refused", "finishing"}, "info"),
+    (["--log-level", "warning"], {"refused"}, "warning"),
+    (["--log-level", "error"], set[str](), "error"),
+]
+
+
+@pytest.mark.parametrize(("given", "told", "level"), LEVELS)
+@pytest.mark.parametrize("form", [None, "text", "json"])
+def test_events_are_logged_from_the_level_that_it_tells(
+    tmp_path: Path, form: str | None, given: list[str], told: set[str], level: str
+) -> None:
+    """Files whose names have line feeds forge no lines."""
+    save_plan(tmp_path / "a.pretzel", 1.0)
+    (tmp_path / "b\npretzel: loaded c.txt").write_text("no model")
+    command = [sys.executable, "-m", "runtime", "serve", str(tmp_path), "--port", "0", *given]
+    with subprocess.Popen(
+        [*command, *(["--log-format", form] if form else []), "--set", "drain_delay=0"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split(" at ")[1].strip()
+        assert asked(f"{url}/v2/log-level") == {"level": level}
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    lines = [line for line in said.splitlines() if "compiled the code" not in line]
+    starts = {
+        None: "pretzel: (\\w+)",
+        "text": r"\S+ \S+ [A-Z]+ pretzel.serve: (\w+)",
+        "json": r'.*"message":"(\w+)',
+    }
+    found = [re.match(starts[form], line) for line in lines]
+    assert [each[1] for each in found if each] == sorted(told, key=_ORDER.index), said
+    assert len(lines) == len(told), said
+
+
+_ORDER = ["loaded", "refused", "finishing"]
 
 
 def test_strict_ends_where_something_is_wrong(pretzel: Pretzel, tmp_path: Path) -> None:
@@ -118,7 +263,7 @@ def test_a_graph_that_no_worker_can_link_is_told_of(pretzel: Pretzel, tmp_path: 
     model(tmp_path / "b.pretzel", 1000, "y")
     ran = pretzel("serve", tmp_path, "--strict", "--port", "0", "--workers", "2")
     assert ran.code == 1
-    assert "refused a@1: worker 0, 1 of 2 lacks it: model 'b' needs x, y" in ran.err
+    assert "refused a@1: a worker cannot load this; a@1; model 'b' needs x, y" in ran.err
     assert "1 of 2 models cannot be loaded" in ran.err
 
 

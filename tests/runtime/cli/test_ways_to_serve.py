@@ -52,7 +52,6 @@ NOT_OFFERED: dict[str, dict[str, str]] = {
         **dict.fromkeys(
             ("host", "port", "reuse_port"), "a replica listens at a free port of `host`"
         ),
-        **dict.fromkeys(("tls_cert", "tls_key", "tls_client_ca"), "a cluster has no TLS"),
     },
 }
 
@@ -258,10 +257,7 @@ def test_the_command_makes_that_server(
 @pytest.mark.parametrize("name", NOT_OFFERED["replica"])
 def test_what_a_replica_does_not_have_is_refused(name: str, folder: Path, tmp_path: Path) -> None:
     value = getattr(replace(others(tmp_path), port=9), name)
-    given = {name: value}
-    if name.startswith("tls"):
-        given["tls_cert"] = tmp_path / "server.pem"
-    options = WorkerOptions(ServerSettings(**given))
+    options = WorkerOptions(ServerSettings(**{name: value}))
     with pytest.raises(ClusterError, match=NOT_OFFERED["replica"][name]):
         ClusterSettings(str(folder), str(tmp_path), options=options)
 

@@ -56,6 +56,9 @@ def client() -> Iterator[ClusterClient]:
 def test_columns_may_be_held_by_anything(client: ClusterClient, rows: Any, shard: Any) -> None:
     found = client.predict_block("m", rows, shard=shard)["value"]
     np.testing.assert_allclose(found, MODEL.predict(FRAME))
+    none = {name: column[:0] for name, column in dict(rows).items()}
+    found = client.predict_block("m", none, shard=shard and (lambda _: []))["value"]
+    assert (str(found.dtype), found.shape) == ("float64", (0,))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def test_a_sharding_function_says_something_of_each_row(client: ClusterClient, s
 
 
 def test_addresses_names_and_the_end() -> None:
-    for address in ("https://127.0.0.1:1", "nonsense"):
+    for address in ("ftp://127.0.0.1:1", "nonsense"):
         with pytest.raises(ClusterError, match="http://host:port"):
             ClusterClient(address)
     with ClusterClient("http://127.0.0.1:9") as ended, pytest.raises(ClusterError, match="a name"):

@@ -140,11 +140,16 @@ def shares(controller: Controller) -> dict[str, Counter[str]]:
         }
 
 
+def placed(controller: Controller) -> set[int]:
+    """The replicas that are a home."""
+    return {number for each in controller.placing.homes.models.values() for number in each}
+
+
 def test_requests_go_home_and_elsewhere_when_it_is_gone(tmp_path: Path, folder: Path) -> None:
     with cluster(tmp_path, folder, nodes=NODES, scale=Scale(NODES, NODES)) as controller:
         controller.wait_ready()
-        until(lambda: len(controller.placing.homes.models) == MODELS)
         urls = {each.number: each.url for each in controller.members().ready()}
+        until(lambda: placed(controller) == urls.keys())  # first on those that came first
         homes = controller.placing.homes.models
         assert shares(controller) == {
             name: Counter({urls[numbers[0]]: 10}) for name, numbers in homes.items()
@@ -156,12 +161,7 @@ def test_requests_go_home_and_elsewhere_when_it_is_gone(tmp_path: Path, folder: 
             answers = {client.predict(f"m{n}", [1, 2, 3, 4])["top"] for n in range(MODELS)}
             assert len(answers) == MODELS
         left = {each.number for each in controller.members().ready()}
-
-        def moved() -> bool:
-            homes = controller.placing.homes.models
-            return bool(homes) and {n for each in homes.values() for n in each} == left
-
-        until(moved, seconds=30)
+        until(lambda: placed(controller) == left)
         assert set().union(*shares(controller).values()) == {urls[number] for number in left}
 
 

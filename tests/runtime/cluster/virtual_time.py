@@ -31,5 +31,4 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 def run(work: Coroutine[Any, Any, T]) -> tuple[T, float]:
     """What it returns, and how many seconds it would have taken."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        found = runner.run(work)
-        return found, runner.get_loop().time()
+        return runner.run(work), runner.get_loop().time()

@@ -13,9 +13,13 @@ from unittest.mock import AsyncMock
 
 import numpy as np
 import pytest
+from scipy.sparse import random as random_matrix
+from sklearn.linear_model import LinearRegression
 
 import flour
 from flour.core.errors import InputError
+from flour.core.rows import cut_rows, stacked, take_rows
+from flour.core.sparse import Sparse
 from runtime import Runtime
 from runtime.errors import NodeFailed, RuntimeClosed
 from scheduler import DeadlineExceeded
@@ -71,6 +75,41 @@ def test_only_the_branch_that_is_taken_runs(runtime: Runtime) -> None:
     assert sum(ran) == 1
 
 
+def test_rows_of_a_sparse_vector_stay_sparse(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = random_matrix(40, 900, 0.02, "csr", random_state=0)
+    held, rows = Sparse.from_scipy(matrix), np.array([3, 3, 0, 39])
+    with monkeypatch.context() as patch:
+        patch.setattr(Sparse, "toarray", None)
+        pairs = (
+            (take_rows({"x": held}, rows)["x"], matrix[rows]),
+            (take_rows(held, rows[:0]), matrix[:0]),
+            (cut_rows(held, 5, 9), matrix[5:9]),
+            (stacked([held, cut_rows(held, 2, 2), held]), matrix[[*range(40), *range(40)]]),
+        )
+    for made, expected in pairs:
+        assert (made.to_scipy() != expected).nnz == 0
+    x, sign = flour.vector("x", 900, sparse=True), flour.scalar("sign", "float64")
+    linear = flour.plan(x.linear([np.arange(900.0)], [0.0]))(x)[0]
+    graph = flour.outputs(y=flour.where(sign > 0, linear, 0.0))
+    runtime.register("sparse", graph, background=False)
+    signs = np.resize([1.0, -1.0, -1.0], 40)
+    made = runtime.predict("sparse", {"x": matrix, "sign": signs})["y"]
+    assert np.allclose(made, np.where(signs > 0, matrix @ np.arange(900.0), 0.0))
+
+
+def test_a_branch_that_refuses_rows_sees_only_its_own_without_a_model(runtime: Runtime) -> None:
+    x = flour.vector("x", 2)
+    fit = LinearRegression().fit([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0.0, 1.0, 2.0])
+    value = flour.from_sklearn(fit).on(x)["value"]
+    runtime.register("sides", flour.outputs(y=flour.where(x[0] > 0, 9.0, value)), background=False)
+    made = runtime.predict("sides", [[1.0, np.nan], [-1.0, 2.0]])["y"]
+    assert np.allclose(made, [9.0, 3.0])
+    with pytest.raises(InputError, match="NaN"):
+        runtime.predict("sides", [[-1.0, np.nan], [-1.0, 2.0]])
+
+
 def test_a_cascade_asks_the_second_model_where_the_first_is_not_sure(runtime: Runtime) -> None:
     first = scored("text0")
     final = flour.where(abs(first) > 0.5, first, (first + scored("text1")) / 2.0)
@@ -94,6 +133,14 @@ def test_whole_models_are_chosen_with_the_outputs_that_they_share(runtime: Runti
         one, two = (runtime.predict(f"text{n}", NOTES)[output] for n in (0, 1))
         mask = oslo if one.ndim == 1 else oslo[:, None]
         assert np.array_equal(answers[output], np.where(mask, one, two))
+    branches = [step for step in steps(runtime, "whole") if step.path]
+    assert sorted(step.rows for step in branches) == sorted([oslo.sum(), (~oslo).sum()])
+    before = [step.rows for step in branches]
+    for place, (city, note) in enumerate(zip(FRAME["city"], NOTES, strict=True)):
+        single = runtime.predict("whole", {"city": city, "note": note})
+        for output, value in single.items():
+            assert np.array_equal(value, answers[output][place])
+    assert [step.rows for step in branches] == [2 * rows for rows in before]
 
 
 def test_a_branch_may_refuse_only_the_rows_that_go_there(runtime: Runtime) -> None:

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.answer import inference
-from runtime.http.answer.inference import LARGE
 from runtime.http.codec import array_pieces
-from runtime.http.codec.array_pieces import PIECE_BYTES, rows_in_pieces
+from runtime.http.codec.array_pieces import LARGE, PIECE_BYTES, ArrayPieces
+from runtime.http.codec.column_arrays import joined, outlined
+from runtime.http.wire.problems import HttpError
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import House, filled, tensor
 from tests.runtime.plans import documents
@@ -31,7 +32,7 @@ ROWS = st.lists(st.lists(VALUES, max_size=4) | st.text('\\"[', max_size=9), min_
 
 @pytest.fixture(scope="module", autouse=True)
 def _native() -> None:
-    array_pieces.CUTS.make()
+    array_pieces.OUTLINE.make()
 
 
 @settings(max_examples=150, deadline=None)
@@ -45,10 +46,11 @@ def test_pieces_are_the_whole(size: int, instances: bool, rows: list[Any], space
     body = json.dumps({"instances": rows} if instances else rows, indent=spaces).encode()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(array_pieces, "PIECE_BYTES", size)
-        found = rows_in_pieces(body)
-    assert found is not None
-    assert found.instances == instances
-    pieces = [json.loads(piece) for piece in found.pieces]
+        value = outlined(body)
+    found = value["instances"] if instances else value
+    assert isinstance(found, ArrayPieces)
+    assert found.has_rows
+    pieces = [json.loads(piece) for piece in found]
     assert [row for piece in pieces for row in piece] == rows
     assert len(pieces) > 1 or len(rows) == 1 or size > 1
 
@@ -56,18 +58,25 @@ def test_pieces_are_the_whole(size: int, instances: bool, rows: list[Any], space
 @pytest.mark.parametrize(
     "body",
     [
-        b"[1, 2]",
-        b'{"a": [[1]]}',
         b"[[1]",
         b'[["a]]',
         b"[[1]] 2",
         b'{"instances": [[1]]',
         b"",
-        b"[]",
+        b'[{"a": 1]}',
+        b'{"a": [1}, "b": 2]',
     ],
 )
-def test_what_is_no_array_of_rows_is_for_the_general_decoder(body: bytes) -> None:
-    assert rows_in_pieces(body) is None
+def test_what_is_no_json_is_told(body: bytes) -> None:
+    with pytest.raises(HttpError, match=r"the body is (no JSON|empty)"):
+        outlined(body)
+
+
+@pytest.mark.parametrize("text", ["\\u00000", "\0\0", "\0" + "0"])
+def test_texts_like_marks_stay_texts(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(array_pieces, "PIECE_BYTES", 1)
+    data = {"a": [1, 2], "b": text, "c": {"d": ["e"]}, text: 3}
+    assert joined(outlined(json.dumps(data).encode())) == data
 
 
 PEOPLE = [

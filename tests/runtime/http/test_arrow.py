@@ -78,7 +78,6 @@ NOTHING = pa.record_batch({"x": pa.nulls(10_000_000)})
         pytest.param(WHOLE[:500], "no Arrow stream", id="cut off"),
         pytest.param(WHOLE[:4] + b"x" * 400, "no Arrow stream", id="no metadata"),
         pytest.param(NAMELESS, "no Arrow stream", id="a name of no letters"),
-        pytest.param(stream(lists(X[:0])), "no row", id="no rows"),
         pytest.param(stream(NOTHING), "rows have no data", id="rows of nothing"),
         pytest.param(stream(lists(X), compression="zstd"), "cannot be compressed", id="zstd"),
         pytest.param(stream(pa.record_batch({"x": ["a"] * 9})), "numbers", id="text"),

@@ -36,7 +36,9 @@ def test_repeated_questions_cost_nothing_and_a_day_ends() -> None:
 
 def test_over_http() -> None:
     with Runtime() as runtime:
-        runtime.register("m", flour.vector("x", 2).linear_regressor(np.ones(2), 0.1))
+        runtime.register(
+            "m", flour.vector("x", 2).linear_regressor(np.ones(2), 0.1), background=False
+        )
         with Server(runtime, ServerSettings(port=0, new_bytes_a_day=30)) as server:
             client = Client(server.port)
             statuses = [client.post("/predict/m", [float(n), 2.0]).status for n in (1, 1, 2, 3, 4)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import select
 import socket
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,6 +179,8 @@ def test_what_is_no_http_is_refused_and_ends_the_connection(house: House, data: 
         (b"", "no header host"),
         (b"host: h\r\nhost: g\r\n", "two headers host"),
         (b"host: h\r\nHost: h\r\n", "two headers host"),
+        (b"host: h\r\nauthorization: a\r\nAuthorization: b\r\n", "two headers authorization"),
+        (b"host: h\r\nauthorization: a\r\nauthorization: b\r\n", "two headers authorization"),
         (b"host: h\r\ntransfer-encoding: gzip, chunked\r\n", "transfer-encoding: gzip, chunked"),
     ],
 )
@@ -371,8 +375,10 @@ def test_a_client_that_does_not_read_is_cut_off(runtime: Runtime) -> None:
         assert Client(server.port).get("/v2").status == 200
 
 
-def test_too_many_connections_are_told_so(runtime: Runtime) -> None:
-    with serving(runtime, max_connections=2) as server:
+def test_too_many_connections_are_told_so(runtime: Runtime, tmp_path: Path) -> None:
+    """They are logged with the client, and without a method that nobody has said."""
+    log = tmp_path / "log"
+    with serving(runtime, max_connections=2, access_log=log) as server:
         client = Client(server.port)
         first, second = client.raw(), client.raw()
         first.sendall(b"GET /v2 HTTP/1.1\r\nhost: h\r\n\r\n")
@@ -385,6 +391,15 @@ def test_too_many_connections_are_told_so(runtime: Runtime) -> None:
         assert reply.headers["retry-after"]
         first.close()
         second.close()
+    line = json.loads(log.read_text().splitlines()[-1])
+    assert (line["status"], line["method"], line["peer"]) == (503, "-", "127.0.0.1")
+
+
+def test_a_client_of_tls_is_told_that_the_port_is_plain(house: House) -> None:
+    with house.client.raw() as connection:
+        connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64))
+        (reply,) = replies(connection)
+    assert (reply.status, reply.error) == (400, "this port speaks plain HTTP, not TLS: use http://")
 
 
 def test_a_client_that_hangs_up_cancels_its_call(runtime: Runtime) -> None:

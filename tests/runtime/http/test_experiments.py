@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,9 +16,11 @@ import flour
 from flour import Flow
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
+from runtime.repository.repository import Repository
 from runtime.routing import Pair
 from tests.house import until
 from tests.runtime.http.client import Client, Reply
+from tests.runtime.repository.folders import save_plan
 
 ODD = "\u00e9\u4e2d\U0001f600"
 
@@ -139,6 +143,33 @@ def test_wrong_routes_change_nothing(
     assert reply.status == status
     assert message in reply.body.decode()
     assert client.get("/v2/models/m/history").status == 404
+
+
+@pytest.mark.parametrize("at_the_start", [True, False])
+def test_what_keeps_a_route_from_being_written(tmp_path: Path, *, at_the_start: bool) -> None:
+    """A broken file stands in the way until it is mended or deleted; a full disk for a while."""
+    save_plan(tmp_path / "m" / "1" / "model.pretzel", 1.0)
+    file, body = tmp_path / "m" / "endpoint.toml", json.dumps({"champion": "m@1"})
+    if at_the_start:
+        file.write_text("champion")
+    with Runtime(executors=1) as runtime, Repository(tmp_path, runtime, quiet_seconds=0.0) as made:
+        made.load_all()
+        file.write_text("champion")
+        made.poll()
+        with Server(runtime, ServerSettings(port=0), repository=made) as server:
+            client = Client(server.port)
+            refused = client.ask("PUT", "/v2/models/m/route", body)
+            assert refused.status == 409
+            assert "m/endpoint.toml (found: this is no TOML;" in refused.error
+            assert "mend the file, or delete it" in refused.error
+            file.unlink()
+            full = OSError(errno.ENOSPC, "No space left on device")
+            with patch("runtime.repository.route_files.write_file", side_effect=full):
+                refused = client.ask("PUT", "/v2/models/m/route", body)
+            assert refused.status == 507
+            assert "(found: No space left on device); make room" in refused.error
+            assert client.ask("PUT", "/v2/models/m/route", body).status == 200
+            assert client.get("/v2/models/m/route").json["champion"] == "m@1"
 
 
 class Seen:

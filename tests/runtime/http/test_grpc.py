@@ -199,6 +199,8 @@ FILES = made("RepositoryModelLoadRequest", model_name="iris")
 FILES.parameters["file:1/model.txt"].bytes_param = b"x"
 BYTES = made("ModelInferRequest", model_name="text")
 BYTES.inputs.add(name="d", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"\xff")
+PLAIN = made("ModelInferRequest", model_name="iris")
+PLAIN.parameters["content_type"].string_param = "application/json"
 
 
 @pytest.mark.parametrize(
@@ -217,6 +219,7 @@ BYTES.inputs.add(name="d", datatype="BYTES", shape=[1]).contents.bytes_contents.
         ("ModelInfer", HALF.SerializeToString(), {}, INVALID, "FP16 has no typed contents"),
         ("ModelInfer", SMALL.SerializeToString(), {}, INVALID, "too large for INT8"),
         ("ModelInfer", BYTES.SerializeToString(), {}, INVALID, "an element is no UTF-8"),
+        ("ModelInfer", PLAIN.SerializeToString(), {}, INVALID, "is the one element"),
         ("ModelInfer", GOOD, {"grpc_timeout": "1n"}, LATE, "deadline passed"),
         ("ModelInfer", GOOD, {"grpc_timeout": "1s"}, INVALID, "grpc-timeout is digits and a unit"),
         ("ModelInfer", GOOD, {"grpc_timeout": "5H"}, OK, ""),

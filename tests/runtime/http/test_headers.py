@@ -168,10 +168,44 @@ def test_a_file_that_cannot_be_served_is_named(runtime: Runtime, needs_all: bool
         client = Client(server.port)
         loading = client.get("/v2/health/ready")
         assert (loading.status, loading.json["missing"]) == (503, ["one@1", "bad@2"])
+        assert loading.headers["retry-after"] == client.get("/ping").headers["retry-after"] == "1"
         many.state = "READY"
         reply = client.get("/v2/health/ready")
         assert reply.status == (503 if needs_all else 200)
         assert reply.json == {"ready": not needs_all, "missing": ["bad@2"]}
+
+
+@pytest.mark.parametrize(("again", "status", "later"), [(False, 404, None), (True, 503, "2")])
+def test_a_model_of_the_folder_that_was_refused_is_not_unknown(
+    runtime: Runtime,
+    again: bool,  # noqa: FBT001 (as pytest passes it)
+    status: int,
+    later: str | None,
+) -> None:
+    bad = ModelState("bad", "2", "UNAVAILABLE", "a secret", refused=True, again=again)
+    spare = ModelState("spare", "1", "UNAVAILABLE", "unloaded", wanted=False, refused=True)
+    with Server(runtime, ServerSettings(port=0), repository=Many(bad, spare)) as server:
+        client = Client(server.port)
+        for path in ("/predict/bad", "/v2/models/bad/versions/2/infer", "/v1/models/bad:predict"):
+            reply = client.post(path, [1.0])
+            assert (reply.status, reply.headers.get("retry-after")) == (status, later)
+            assert "at bad; POST /v2/repository/index has the reason" in reply.error
+        for path in ("/predict/spare", "/predict/bad@3"):
+            reply = client.post(path, [1.0])
+            assert (reply.status, "nothing is registered" in reply.error) == (404, True)
+
+
+@pytest.mark.parametrize("needs_all", [False, True])
+def test_an_empty_folder_is_ready_unless_all_is_needed(runtime: Runtime, needs_all: bool) -> None:  # noqa: FBT001
+    many = Many()
+    many.index = lambda: ()  # type: ignore[method-assign]  # a volume that is not mounted
+    settings = ServerSettings(port=0, ready_needs_all=needs_all)
+    with Server(runtime, settings, repository=many) as server:
+        reply = Client(server.port).get("/v2/health/ready")
+    expected = (
+        {"ready": False, "loading": "the folder has no model"} if needs_all else {"ready": True}
+    )
+    assert (reply.status, reply.json) == (503 if needs_all else 200, expected)
 
 
 def test_without_any_model_that_can_be_served_it_is_not_ready(runtime: Runtime) -> None:

@@ -168,7 +168,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("numbers", {"instances": [{"a": 1, "b": 2}, {"a": 1}]}, "", "rows have the same columns"),
     ("numbers", {"instances": [{"a": 1, "b": 2}, 3]}, "", "rows have the same columns"),
     ("numbers", {"dataframe_split": {"columns": ["a"]}}, "", "data"),
-    ("numbers", {"dataframe_split": {"columns": ["a"], "data": []}}, "", "there is no row"),
+    ("numbers", {"dataframe_split": {"columns": ["a"], "data": []}}, "", "expected 2 columns"),
     (
         "numbers",
         {"dataframe_split": {"columns": ["a", "b"], "data": [[1, 2], [3]]}},
@@ -177,12 +177,12 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("numbers", {"dataframe_split": {"columns": ["a"], "data": [[1]]}}, "", "expected 2 columns"),
     ("mixed", {"dataframe_records": [{"a": 1, "b": 2}]}, "", "there is no column 'c'"),
     ("numbers", "", "text/csv", "there is no row at the body"),
-    ("numbers", "a,b\n", "text/csv", "there is no row at the body"),
     ("numbers", "0,1\n3,4\n", "text/csv", "may be a header or a row at the body (found: 0,1)"),
     ("numbers", "a,b\n1,2\n3\n", "text/csv", "there are 2 columns at the body (found: 1 values"),
     ("numbers", 'a,b\n"1,2\n', "text/csv", "this is not CSV in UTF-8"),
-    ("numbers", "a,b\n1,x\n", "text/csv", "expected numbers"),
+    ("numbers", "a,b\n1,2\n1,x\n", "text/csv", "expected numbers at $[1][1] (found: str 'x')"),
     ("numbers", "a,b\n1,1_0\n", "text/csv", "expected numbers"),
+    ("mixed", "c,a,b,a\nx,1,2,3\n", "text/csv", "several columns have the name 'a'"),
     ("mixed", "1,2\n", "text/csv;header=absent", "there are 3 columns"),
 ]
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from flour.core.request_ids import id_of
 from pretzel import Client as Asking
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
+from runtime.http.watch.logs import configure
 from runtime.http.wire.messages import Request
-from tests.house import ROOT, until
+from tests.house import ROOT, run_python, until
 from tests.runtime.http.client import Client
 from tests.runtime.plans import shift
 
@@ -102,6 +104,43 @@ def test_errors_of_ours_are_logged_with_the_id(
     (line,) = map(json.loads, said.splitlines())
     assert "LookupError: of ours" in line["error"]
     assert (line["level"], line["logger"], line["request"]) == ("error", "pretzel.http", "r-7")
+
+
+@pytest.mark.usefixtures("log")
+def test_a_line_that_is_lost_tells_nothing_of_what_was_handled(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As where standard error was closed, or its disk is full."""
+    configure(ServerSettings(log_format="json"))
+    (handler,) = logging.getLogger("pretzel").handlers
+    assert isinstance(handler, logging.StreamHandler)
+    handler.setStream(closed := StringIO())
+    closed.close()
+    try:
+        raise ValueError("rq9val")
+    except ValueError:
+        logging.getLogger("pretzel.http").exception("refused: %s", "rq9val")
+    said = capsys.readouterr().err
+    assert said == "pretzel: a line of pretzel.http was not logged: ValueError\n"
+
+
+def test_a_log_of_json_takes_all_that_a_process_says() -> None:
+    said = run_python(
+        "import logging, sys, warnings; sys.stderr = sys.stdout\n"
+        "from runtime.http import ServerSettings\n"
+        "from runtime.http.watch.logs import EVENTS, of_process, put_level\n"
+        "of_process(ServerSettings(log_format='json'))\n"
+        "warnings.warn('of a library', UserWarning)\n"
+        "logging.getLogger('library').warning('a log of its own')\n"
+        "EVENTS.info('loaded', extra={'fields': {'kind': 'loaded', 'seconds': 0.5}})\n"
+        "put_level('warning'); EVENTS.info('loaded')\n"
+    )
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert [(each["level"], each["logger"]) for each in lines] == [
+        *(("warning", "py.warnings"), ("warning", "library"), ("info", "pretzel.serve"))
+    ]
+    assert "of a library" in lines[0]["message"]
+    assert (lines[2]["message"], lines[2]["kind"], lines[2]["seconds"]) == ("loaded", "loaded", 0.5)
 
 
 def test_the_level_is_changed_in_all_workers(tmp_path: Path) -> None:

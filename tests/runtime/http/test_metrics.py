@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.snapshots import (
@@ -48,6 +49,28 @@ def scraped(port: int) -> dict[str, Read]:
 
 
 class TestCounting:
+    def test_rows_that_each_step_of_a_graph_computed(self) -> None:
+        x = flour.vector("x", 400)
+
+        async def load(value: float) -> float:
+            return value
+
+        quick = flour.plan(x.linear([[1.0] * 400], [0.0]))(x)[0]
+        dear = flour.fetch(load, x[1], gives=float)
+        graph = flour.outputs(y=flour.where(x[0] > 0, quick, dear))
+        with Runtime(executors=1) as runtime:
+            runtime.register("choice", graph, background=False)
+            with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
+                rows = [[float(sign), *[0.0] * 399] for sign in (1, 1, 1, -1)]
+                assert Client(server.port).post("/predict/choice", rows).status == 200
+                families = scraped(server.port)
+        rows_of = families["pretzel_graph_step_rows_total"].samples
+        ((_, spared),) = families["pretzel_graph_fetch_spared_rows_total"].samples.items()
+        assert spared == 3
+        by_title = {dict(labels)["title"]: rows for (_, labels), rows in rows_of.items()}
+        assert by_title["fetch load"] == 1
+        assert [rows for title, rows in by_title.items() if "Linear" in title] == [3]
+
     def test_requests_and_rows(self) -> None:
         with Runtime(executors=1) as runtime:
             filled(runtime)
@@ -214,6 +237,9 @@ class Neighbours:
         return self.answers
 
     async def settled(self) -> None:
+        await asyncio.sleep(0)
+
+    async def put_level(self, level: str) -> None:
         await asyncio.sleep(0)
 
     async def judge(self, what: str, body: Mapping[str, Any]) -> Any:

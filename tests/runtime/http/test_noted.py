@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ import pytest
 import flour
 import oven
 from runtime import Runtime
+from runtime.http import Server, ServerSettings, service
 from runtime.http.answer.noted import NoteFollower
+from runtime.repository import Repository
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.watch import training_of
 from runtime.watch.watching import watches_of
@@ -68,6 +71,38 @@ def test_the_first_answer_is_noted(runtime: Runtime, tmp_path: Path) -> None:
         assert runtime.why(answer.id).agrees()
 
 
+@pytest.mark.parametrize("seconds", [60.0, 0.0])
+def test_a_server_is_ready_once_the_notes_of_its_folder_are_followed(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """It waits for them no longer than these seconds, and says what it waits for."""
+    monkeypatch.setattr(service, "SETTLE_SECONDS", seconds)
+    opens, watch = Event(), NoteFollower._watch
+
+    def later(noted: NoteFollower, *given: Any) -> Any:
+        assert opens.wait(60.0)
+        return watch(noted, *given)
+
+    monkeypatch.setattr(NoteFollower, "_watch", later)
+    (tmp_path / "m").mkdir()
+    oven.bake(PROGRAM).save(tmp_path / "m" / "m.pretzel")
+    (tmp_path / "m" / "notes.toml").write_text("[watch]\noutliers = []\n")
+    with (
+        Repository(tmp_path, runtime, quiet_seconds=0.0) as repository,
+        Server(runtime, ServerSettings(port=0), repository=repository) as server,
+    ):
+        assert [event.kind for event in repository.load_all()] == ["loaded"]
+        until(lambda: runtime.endpoints.find("m").ready)
+        state = server.service.ready()
+        awaited = "watches and kept answers are to begin" if seconds else ""
+        assert (state.ready, state.loading) == (not seconds, awaited)
+        opens.set()
+        assert runtime.endpoints.settle(60.0)
+        until(lambda: server.service.ready().ready)
+        assert watches_of(runtime.endpoints.find("m"))
+    assert runtime.endpoints.settle(0.0)  # nobody follows any more
+
+
 @pytest.mark.usefixtures("noted")
 def test_answers_are_kept_as_long_as_notes_say_so(runtime: Runtime, tmp_path: Path) -> None:
     runtime.register("m", PROGRAM, notes={"keep": {"subject": "ssn"}})
@@ -100,6 +135,23 @@ def test_without_a_folder_it_says_that_answers_are_not_kept(
     runtime.register("m", PROGRAM, notes={"keep": {}})
     noted = NoteFollower(runtime, "")
     until(lambda: "--set answers=DIR" in caplog.text)
+    noted.close()
+
+
+def test_a_follower_ends_those_who_wait_for_it_and_may_be_closed_again(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted, opens = NoteFollower(runtime, ""), Event()
+    monkeypatch.setattr(noted, "look", lambda: opens.wait(60.0))
+    runtime.register("m", PROGRAM)
+    waiting = Thread(target=noted.settle, args=(60.0,))
+    waiting.start()
+    closer = Thread(target=noted.close)
+    closer.start()
+    waiting.join(5.0)
+    assert not waiting.is_alive()
+    opens.set()
+    closer.join(60.0)
     noted.close()
 
 

@@ -125,7 +125,8 @@ def test_the_time_in_which_a_long_body_is_sent_is_no_wait(
 ) -> None:
     monkeypatch.setattr(Lag, "since", lambda _lag, now, _loop: now - 0.2)
     head = f"POST /v2/models/iris/infer HTTP/1.1\r\nhost: here\r\ncontent-length: {size}\r\n\r\n"
-    message = head.encode() + BODY.ljust(size)
+    padded = b'{"id": "%b", ' % (b"x" * (size - len(BODY) - 10)) + BODY[1:]
+    message = head.encode() + padded.ljust(size)
     with serving(max_unread=0.5) as client, client.raw() as connection:
         monkeypatch.setattr(Lag, "look", lambda lag, _late: setattr(lag, "behind", True))
         time.sleep(2 * EVERY)

@@ -53,6 +53,35 @@ def test_a_version_can_be_named(house: House) -> None:
     assert house.client.post("/predict/shift%402", zero).json["top"] == 2.0
 
 
+HALF = "half of a surrogate pair is no text (found: \\ud8"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/predict/iris", '[5.1, "abc", 1.4, 0.2]', "at $[0][1] (found: str 'abc')"),
+        ("/predict/iris", '[[1, 2, 3, 4], [5.1, 3, "abc", null]]', "at $[1][2] (found: str 'abc')"),
+        (
+            "/v1/models/iris:predict",
+            '{"instances": [[1, 2, 3, "x"]]}',
+            "at $[0][3] (found: str 'x')",
+        ),
+        ("/predict/text", r'"x \ud800y"', HALF + "00)"),
+        ("/predict/text", r'"\ud83d\ude00 \\ud800 \ud801"', HALF + "01)"),
+        ("/predict/text", r'"\udc00"', r"(found: \udc00)"),
+        ("/predict/text", '"x', "the body is no JSON (found: Input data was truncated)"),
+        ("/predict/text", " ", "the body is empty; JSON is expected"),
+        ("/v2/models/iris/infer", "", "the body is empty; JSON is expected"),
+        ("/predict/iris", "[1e400, 2, 3, 4]", "at $[0]; float64 has numbers up to 1.8e308"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(
+    house: House, path: str, body: str, said: str
+) -> None:
+    reply = house.client.post(path, body.encode())
+    assert (reply.status, said in reply.error) == (400, True), reply.error
+
+
 @pytest.mark.parametrize(
     ("model", "body", "status"),
     [

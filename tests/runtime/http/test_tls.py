@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import logging
 import socket
 import ssl
 import subprocess
@@ -256,7 +257,11 @@ def test_no_file_is_without_a_certificate(name: str) -> None:
 
 
 @pytest.mark.parametrize("required", [True, False])
-def test_clients_have_names(authority: Authority, tmp_path: Path, *, required: bool) -> None:
+def test_clients_have_names(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, required: bool
+) -> None:
+    """Handshakes that fail are counted by their reason, and logged once in a few seconds."""
+    caplog.set_level(logging.INFO, "pretzel.http")
     seen: list[tuple[str, ...]] = []
 
     def guard(request: Request) -> None:
@@ -277,6 +282,15 @@ def test_clients_have_names(authority: Authority, tmp_path: Path, *, required: b
                 else:
                     with pytest.raises(OSError):
                         ask(connection)
+        reasons = {"certificate verify failed", "peer did not return a certificate"}
+        expected = dict.fromkeys(sorted(reasons)[: 1 + required], 1)
+        until(lambda: server.service.handshakes.counts == expected)
+        assert server.service.metrics is not None
+        families = asyncio.run(server.service.metrics.everywhere())
+        (failed,) = (each for each in families if "handshake" in each.name)
+        assert {dict(labels)["reason"]: n for labels, n in failed.samples} == expected
+        (line,) = (each for each in caplog.messages if "handshake" in each)
+        assert line.startswith("a TLS handshake with 127.0.0.1 failed: ")
     assert tls_module.names_of(None) == ()
 
 

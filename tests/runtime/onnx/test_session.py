@@ -232,8 +232,9 @@ def test_a_gate_orders_and_shapes_answers() -> None:
     def broken(_: object) -> Any:
         raise ValueError("not today")
 
-    swapped = open_gate(entry, general, [(1, np.ndarray.tolist), (0, None)])
-    failing = open_gate(entry, general, [(0, len), (1, broken)])
+    names = ["probabilities", "label"]
+    swapped = open_gate(entry, general, [(1, np.ndarray.tolist), (0, None)], names)
+    failing = open_gate(entry, general, [(0, len), (1, broken)], names[::-1])
     assert swapped is not None
     assert failing is not None
     alone = object()  # what a variable alone counts for differs between versions of Python
@@ -243,7 +244,15 @@ def test_a_gate_orders_and_shapes_answers() -> None:
         np.testing.assert_array_equal(again, label)
         assert sys.getrefcount(again) == sys.getrefcount(alone)
         assert failing(None, feed) == ["the long way"]
-    assert swapped(["label"], feed) == swapped(None, 5) == ["the long way"]
+        twice, others, same = swapped(["label", "probabilities", "label"], feed)
+        assert (twice is same, others) == (True, lists)
+        del same
+        np.testing.assert_array_equal(twice, label)
+        assert sys.getrefcount(twice) == sys.getrefcount(alone)
+        assert failing(["label", "probabilities"], feed) == ["the long way"]
+    for wrong in ([], ["labels"], ("label",), "label", [5]):
+        assert swapped(wrong, feed) == ["the long way"]
+    assert swapped(None, 5) == ["the long way"]
 
 
 @pytest.mark.parametrize("rows", [1, 2, 60])

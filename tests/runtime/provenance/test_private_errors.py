@@ -130,6 +130,19 @@ def test_what_quotes_nothing_stays_as_it_is(error: FlourError) -> None:
             f"a Python function failed at f (found: ValueError); {NOT_SHOWN}",
         ),
         (
+            FunctionFailed("a Python function failed", where="f", found="KeyError: 77"),
+            f"a Python function failed at f (found: KeyError); {NOT_SHOWN}",
+        ),
+        (
+            FunctionFailed("a Python function failed", where="f", found="ValueError: got 77"),
+            f"a Python function failed at f (found: ValueError); {NOT_SHOWN}",
+        ),
+        (
+            WrongDtype("expected text", where="rows.jsonl:3, [77]", found="[77]"),
+            f"expected text at rows.jsonl:3, …; {NOT_SHOWN}",
+        ),
+        (WrongDtype("expected text", found="(77)"), f"expected text; {NOT_SHOWN}"),
+        (
             NodeFailed("node 'load' failed", where="m.load", found="KeyError: 'q7'"),
             f"node 'load' failed at m.load (found: KeyError); {NOT_SHOWN}",
         ),

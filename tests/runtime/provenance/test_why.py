@@ -29,7 +29,7 @@ from runtime.http import Server, ServerSettings
 from runtime.provenance import AnswerLog, Why
 from runtime.provenance.log import read_record
 from runtime.provenance.values import packed, unpacked
-from tests.house import at_most
+from tests.house import at_most, until
 from tests.runtime.http.client import Client
 
 ROWS = np.random.default_rng(0).normal(size=(40, 4))
@@ -586,3 +586,15 @@ def test_a_folder_that_lost_its_salt_is_refused_where_answers_are_erased(tmp_pat
             with runtime.keep("m", folder, subject="customer") as keeper:
                 assert runtime.why(kept).agrees()
                 assert keeper.erase("ann") == 1
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_answers_of_shadows_are_not_kept(tmp_path: Path, *, inline: bool) -> None:
+    with Runtime(executors=1) as runtime:
+        versions = [runtime.register("f", scored(seed), background=False) for seed in (1, 2)]
+        runtime.route("f", versions[0], shadow=versions[1], inline=inline)
+        with runtime.keep("f", tmp_path):
+            before = int(id_of(runtime.predict("f", ROWS)).rpartition("-")[2])
+            until(lambda: runtime.routes.shadow_stats()[0].asked == 1)
+            assert int(id_of(runtime.predict("f", ROWS[0])).rpartition("-")[2]) == before + 1
+            assert id_of(runtime.predict("f@2", ROWS[0])) is not None, "it was asked by address"

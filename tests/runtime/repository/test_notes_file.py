@@ -10,6 +10,7 @@ import pytest
 import flour
 import oven
 from runtime import Runtime
+from runtime.cli import main
 from runtime.repository import Repository
 from runtime.repository.errors import BadConfig
 from runtime.repository.files import Folder
@@ -93,6 +94,25 @@ def test_a_model_with_wrong_notes_is_not_served(tmp_path: Path) -> None:
         models.load_all()
         assert not runtime.endpoints.find("m").private
         assert np.isclose(runtime.predict("m", {"ssn": 1.0, "age": 2.0})["score"], 2.0)
+
+
+@pytest.mark.parametrize("line", ["[123456789]", "row 123456789", '{"input": 123456789}'])
+def test_a_line_of_a_model_with_private_columns_is_not_quoted(
+    tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path / "m/m.pretzel")
+    (tmp_path / "m/notes.toml").write_text('private = ["ssn"]')
+    (tmp_path / "m/verify.jsonl").write_text(line)
+    with Runtime() as runtime, Repository(tmp_path, runtime) as models:
+        models.load_all()
+        (state,) = models.index()
+    told = (
+        'a line is {"input": row, "outputs": {name: answer}}; m/verify.jsonl:1; '
+        "values are not shown, as this endpoint has private columns"
+    )
+    assert state.reason == told
+    assert main(["ls", str(tmp_path)]) == 1
+    assert "123456789" not in capsys.readouterr().out
 
 
 def test_wrong_notes_are_refused_before_workers_hear_of_them(tmp_path: Path) -> None:

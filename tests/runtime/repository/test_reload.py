@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from runtime import Runtime
 from runtime.errors import UnknownEndpoint
 from runtime.repository import FolderEvent, Repository, RepositoryError
 from scheduler import SimulatedClock
-from tests.runtime.repository.folders import WIDTH, X, age, fil, lgb, save_plan, xgb
+from tests.runtime.repository.folders import WIDTH, X, age, fil, lgb, mlserver, save_plan, xgb
 
 ROW = np.zeros(WIDTH)
 
@@ -192,6 +193,53 @@ def test_a_configuration_that_breaks_keeps_what_is_served(tmp_path: Path, runtim
     fil(place, "xgboost_json", 1)
     repository.poll()
     assert [line.state for line in repository.index()] == ["READY"]
+
+
+def test_settings_that_break_keep_models_of_other_names(tmp_path: Path, runtime: Runtime) -> None:
+    """Which model and which version it was is not known while they cannot be read."""
+    facts: dict[str, Any] = {"name": "m", "parameters": {"version": "7", "uri": "./m.txt"}}
+    mlserver(tmp_path / "place", "LightGBMModel", **facts)
+    lgb("number").save_model(tmp_path / "place" / "m.txt")
+    repository = Repository(tmp_path, runtime, quiet_seconds=0.0)
+    repository.load_all()
+    (tmp_path / "place" / "model-settings.json").write_text("{", encoding="utf-8")
+    assert kinds(repository.poll()) == [("refused", "place", "")]
+    assert kinds(repository.poll()) == []
+    assert [(each.address, each.state) for each in repository.index()] == [
+        *(("m@7", "READY"), ("place", "UNAVAILABLE"))
+    ]
+    mlserver(tmp_path / "place", "LightGBMModel", **facts)
+    repository.poll()
+    assert [(each.address, each.state) for each in repository.index()] == [("m@7", "READY")]
+
+
+def test_each_model_answers_when_its_own_versions_are_there(
+    tmp_path: Path, runtime: Runtime
+) -> None:
+    """By the latest one: none that came before it answers meanwhile."""
+    for name, versions in {"a": (1,), "b": (9, 10), "c": (1,)}.items():
+        for version in versions:
+            save_plan(tmp_path / name / str(version) / "model.pretzel", float(version))
+    (tmp_path / "c" / "endpoint.toml").write_text("no TOML")
+    seen: list[tuple[str, dict[str, str], list[str]]] = []
+
+    def see(event: FolderEvent) -> None:
+        index = {each.address: each.state for each in repository.index()}
+        seen.append((f"{event.name}@{event.version}", index, [*runtime.endpoints.routes]))
+
+    repository = Repository(tmp_path, runtime, quiet_seconds=0.0, on_event=see)
+    repository.expect()
+    assert [(each.address, each.state) for each in repository.index()] == [("", "LOADING")]
+    repository.load_all()
+    names = ["", "a@1", "b@9", "b@10", "c@1"]
+    at = {event: (index, bare) for event, index, bare in seen}
+    assert all(sorted(index) == sorted(names) for index, _ in at.values())
+    assert [name for name in names if at["b@9"][0][name] == "LOADING"] == ["", "b@10", "c@1"]
+    assert {"a", "b", "c"}.intersection(at["b@10"][1]) == {"a"}
+    assert {"a", "b", "c"}.intersection(at["c@1"][1]) >= {"a", "b"}
+    assert runtime.endpoints.routes["b"].version == "10"
+    assert "c" not in runtime.endpoints.routes
+    assert {each.state for each in repository.index()} == {"READY"}
 
 
 def test_a_folder_that_is_away_changes_nothing(tmp_path: Path, runtime: Runtime) -> None:

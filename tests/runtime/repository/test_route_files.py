@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from runtime import Runtime
-from runtime.errors import BadCall, BadRegistration, UnknownEndpoint
+from runtime.errors import BadRegistration, EditedFile, UnknownEndpoint
+from runtime.repository.errors import NotLoaded
 from runtime.repository.repository import FolderEvent, Repository
 from runtime.routing.history import extended
 from runtime.routing.route import Route
@@ -90,6 +91,7 @@ def test_edits_are_followed(folder: Path, runtime: Runtime) -> None:
         before = runtime.routes.history("m")
         for text, reason in (
             ('champion = "m@7"', "no version '7'"),
+            ('champion = "1"', "names its versions: the one in service may change; '1'; for"),
             ("champion", "no TOML"),
             ('champion = "m@1"\nweight = 5', "no part 'weight'"),
             ('champion = "m@1"\nsplit = 5', "not of its type"),
@@ -113,7 +115,17 @@ def test_edits_are_followed(folder: Path, runtime: Runtime) -> None:
         assert not any(each.reason for each in repository.index())
         file.with_suffix(".away").rename(file)
         assert [each.kind for each in repository.poll()] == ["refused"]
-        with pytest.raises(BadCall, match="edited and not read"):
+        with pytest.raises(EditedFile, match="cannot be followed") as refused:
+            runtime.promote("m", "m@2")
+        assert "names its champion" in str(refused.value.found)
+        assert "mend the file, or delete it" in str(refused.value.hint)
+        file.unlink()
+        assert runtime.promote("m", "m@2").champion == "m@2"
+        assert runtime.rollback("m") == before[-1].route
+        assert repository.poll() == ()
+        assert not any(each.reason for each in repository.index())
+        file.write_text('champion = "m@1"')
+        with pytest.raises(EditedFile, match="not read yet"):
             runtime.promote("m", "m@2")
         file.write_text('champion = "m@2"')
         assert [each.kind for each in repository.poll()] == ["routed"]
@@ -207,6 +219,33 @@ def test_an_endpoint_whose_route_is_broken_answers_nothing_after_a_restart(
             path.unlink()  # there is no route any more
             repository.poll()
             assert again.endpoints.find("m").owner == "m@2"
+
+
+def test_a_broken_file_does_not_stop_what_answers(folder: Path, runtime: Runtime) -> None:
+    """It is written by hand for a model that has answered without a route so far."""
+    repository, _ = loaded(folder, runtime)
+    path = folder / "m" / "endpoint.toml"
+    with repository:
+        for bad in ("no TOML", 'champion = "m@9"'):
+            path.write_text(bad)
+            (event,) = repository.poll()
+            assert (event.kind, event.name, event.version) == ("refused", "m", "")
+            assert runtime.predict("m", [0.0] * 4)["moved"][0] == 2
+            told = {each.reason for each in repository.index()}
+            assert all(why.startswith("m/endpoint.toml is not followed: ") for why in told)
+            assert not any(str(folder) in why for why in told)
+        save_plan(folder / "m" / "3" / "model.pretzel", 3.0)
+        repository.poll()
+        assert runtime.predict("m", [0.0] * 4)["moved"][0] == 3
+        path.unlink()
+        repository.poll()
+        assert {each.reason for each in repository.index()} == {""}
+        repository.unload("m")
+        path.write_text("no TOML")
+        with pytest.raises(NotLoaded, match="no TOML"):
+            repository.load("m")  # nothing has answered any more
+        with pytest.raises(UnknownEndpoint, match="route of this endpoint is not known"):
+            runtime.predict("m", [0.0] * 4)
 
 
 def test_a_version_that_a_route_names_stays_and_can_come_back(

@@ -535,7 +535,7 @@ def test_drift_of_a_step() -> None:
     other = make_pipeline(LogisticRegression()).fit(X, X[:, 0] > 0)
     with Runtime() as runtime:
         runtime.register("m", flour.from_sklearn(model))
-        with runtime.watch("m", reference=X, steps=("standardscaler",)) as seen:
+        with runtime.watch("m", reference=X, steps=("standardscaler",), sample=1.0) as seen:
             runtime.predict("m", X + np.array([0, 9, 0]), engine="inline")
             seen.fold()
             moved = {each.column: each.psi for each in seen.drift()}

@@ -144,7 +144,7 @@ def kill_under_load(served: Served, kills: int) -> list[Client]:
     assert set(lost) <= RESETS
     assert all(len(client.lost) <= kills for client in clients), "one request for each kill"
     assert index(served) == dict.fromkeys(NAMES, "READY")
-    assert served.ask("/v2/health/ready")[1] == {"ready": True}
+    until(lambda: served.ask("/v2/health/ready")[1] == {"ready": True})
     assert len([each for each in served.of("ended") if "SIGKILL" in each["reason"]]) == kills
     return clients
 

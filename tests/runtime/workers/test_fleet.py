@@ -15,6 +15,7 @@ from runtime import Runtime
 from runtime.errors import ChannelClosed, NotInStep, Rejected, UnknownEndpoint
 from runtime.http.wire.interfaces import ModelState
 from runtime.workers.channel import RemoteError
+from runtime.workers.desired import NOTHING, Version
 from runtime.workers.fleet import Fleet, Member
 from runtime.workers.replica import ChangeFollower
 from tests.runtime.plans import offset_of
@@ -195,3 +196,16 @@ def test_one_worker_that_cannot_load_serves_the_rest(plans: list[Path], tmp_path
         fleet.again(member)
         assert line.has() == {"a": ("1", {"1": 1.0}), "b": ("1", {"1": 9.0})}
         assert not line.replica.failed
+
+
+def test_a_worker_that_is_behind_says_which_models_are_to_come(plans: list[Path]) -> None:
+    with Runtime(executors=1) as runtime:
+        replica = ChangeFollower(runtime)
+        replica.whole(
+            0, {"a": NOTHING.having("1", Version(1, str(plans[1])), activate=True).to_json()}
+        )
+        replica.failed["b@1"] = "damaged"
+        states = [replica.seen(ModelState(name, "1")) for name in "abc"]
+    assert [(each.state, each.reason) for each in states] == [
+        *(("READY", ""), ("UNAVAILABLE", "damaged"), ("LOADING", ""))
+    ]

@@ -22,10 +22,13 @@ from runtime.workers.slot import (
 class Process:
     """A process that can be killed, and does nothing."""
 
-    killed = 0
+    killed = terminated = 0
 
     def kill(self) -> None:
         self.killed += 1
+
+    def terminate(self) -> None:
+        self.terminated += 1
 
 
 @pytest.fixture
@@ -74,3 +77,13 @@ def test_one_that_is_silent_gets_no_requests_and_is_killed_at_last(
     slot._unanswered(process, seconds)
     assert (slot.ready.is_set(), process.killed) == (ready, killed)
     assert changes == ([True] if ready else [True, False])
+
+
+def test_one_that_takes_no_requests_yet_is_not_waited_for(slot: WorkerSlot) -> None:
+    process: Any = Process()
+    slot.process = process
+    slot.stop()
+    assert not process.terminated, "it finishes its requests"
+    slot.set_ready(ready=False)
+    slot.stop()
+    assert process.terminated == 1

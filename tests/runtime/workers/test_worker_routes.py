@@ -92,7 +92,7 @@ def test_what_cannot_be_followed_changes_nothing(served: Served, folder: Path) -
     until(lambda: any("endpoint.toml" in each["reason"] for each in served.of("refused")))
     assert answers(served) == {1.0}
     status, said = put(served, "promote", {"version": "m@2"})
-    assert (status, "edited" in said["error"]) == (400, True)
+    assert (status, "mend the file" in said["error"]) == (409, True)
     (folder / "m" / "endpoint.toml").write_text('champion = "m@1"\nrules = {"nothing > 1" = "m@2"}')
     until(lambda: any("nothing" in each["reason"] for each in served.of("refused")))
     (folder / "m" / "endpoint.toml").write_text('champion = "m@2"')

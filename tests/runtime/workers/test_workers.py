@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,7 @@ def test_a_damaged_plan_harms_nobody(served: Served, folder: Path) -> None:
         ),
         "the index does not say so",
     )
-    assert served.ask("/v2/health/ready")[1] == {"ready": True}
+    until(lambda: served.ask("/v2/health/ready")[1] == {"ready": True})
     damaged.write_bytes(whole)
     age(damaged)
     assert served.ask("/v2/repository/models/b/load", {})[0] == 200
@@ -129,7 +130,7 @@ def test_a_killed_worker_is_replaced(served: Served) -> None:
     assert len(fresh.untaken) <= 2
     for askers in (kept, fresh):
         assert {(status, body["top"]) for _, status, body in askers.answers} == {(200, 2.0)}
-    assert served.ask("/v2/health/ready")[1] == {"ready": True}
+    until(lambda: served.ask("/v2/health/ready")[1] == {"ready": True})
     assert served.workers()[1] == before[1]
     assert any("SIGKILL" in each["reason"] for each in served.of("ended"))
     assert tops(served, "b") == {2.0}
@@ -157,6 +158,23 @@ def test_one_that_hangs_holds_nobody_up_for_long(served: Served) -> None:
     finally:
         os.kill(victim, signal.SIGCONT)
     until(lambda: tops(served, "b", 2) == {2.0}, "it does not come back")
+
+
+def test_the_level_of_the_log_reaches_those_that_were_away(served: Served) -> None:
+    def everybody_has(level: str) -> bool:
+        return {served.ask("/v2/log-level")[1]["level"] for _ in range(12)} == {level}
+
+    before = served.workers()
+    for level, number, away in (("debug", 0, signal.SIGKILL), ("error", 1, signal.SIGSTOP)):
+        os.kill(served.workers()[number], away)
+        if away == signal.SIGSTOP:  # it is asked nothing any more when that was noticed
+            until(lambda: quick(served), "requests wait for it")
+        assert served.ask("/v2/log-level", {"level": level})[0] == 200
+        if away == signal.SIGSTOP:
+            os.kill(before[1], signal.SIGCONT)
+        else:
+            until(lambda: served.workers()[0] != before[0], "it was not replaced")
+        until(partial(everybody_has, level))
 
 
 def test_reload_storm(served: Served, folder: Path) -> None:
