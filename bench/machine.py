@@ -87,15 +87,15 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def memory() -> dict[str, int]:
-    """This process's memory in bytes: resident, proportional, its own, and the highest so far."""
-    rollup = _text(Path("/proc/self/smaps_rollup"))
+def memory(process: int | str = "self") -> dict[str, int]:
+    """A process's memory in bytes: resident, proportional, its own, and the highest so far."""
+    rollup = _text(Path(f"/proc/{process}/smaps_rollup"))
     own = _kib(rollup, "Private_Clean") + _kib(rollup, "Private_Dirty")
     return {
         "rss": _kib(rollup, "Rss"),
         "pss": _kib(rollup, "Pss"),
         "private": own,
-        "peak": _kib(_text(Path("/proc/self/status")), "VmHWM"),
+        "peak": _kib(_text(Path(f"/proc/{process}/status")), "VmHWM"),
     }
 
 

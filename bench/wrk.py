@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench import client
+from bench.histogram import Histogram
 from bench.machine import ROOT
 
 _SCRIPT = """
@@ -30,8 +31,9 @@ done = function(summary, latency, requests)
   local file = io.open("%s", "w")
   local e = summary.errors
   file:write(string.format(
-    '{"requests": %%d, "microseconds": %%d, "p50": %%.1f, "p99": %%.1f, "errors": %%d}',
-    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
+    '{"requests": %%d, "microseconds": %%d, "p50": %%.1f, "p99": %%.1f, "p999": %%.1f, ' ..
+    '"errors": %%d}', summary.requests, summary.duration,
+    latency:percentile(50), latency:percentile(99), latency:percentile(99.9),
     e.connect + e.read + e.write + e.status + e.timeout))
   file:close()
 end
@@ -45,6 +47,7 @@ class Outcome:
     rate: float
     p50: float
     p99: float
+    p999: float
     by: str
 
 
@@ -77,13 +80,19 @@ def race(
     if figures["errors"]:
         raise ConnectionError(f"{figures['errors']} of {figures['requests']} requests failed")
     rate = 1e6 * figures["requests"] / figures["microseconds"]
-    return Outcome(rate, figures["p50"] / 1e3, figures["p99"] / 1e3, "wrk")
+    p50, p99, p999 = (figures[name] / 1e3 for name in ("p50", "p99", "p999"))
+    return Outcome(rate, p50, p99, p999, "wrk")
 
 
 def _without(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Outcome:
-    times = client.race(port, requests, connections, seconds)
-    p50, p99 = (times.percentile(share) / 1e6 for share in (0.5, 0.99))
-    return Outcome(len(times) / seconds, p50, p99, "the built-in client, which is the slower part")
+    return outcome(client.race(port, requests, connections, seconds), seconds)
+
+
+def outcome(times: Histogram, seconds: float) -> Outcome:
+    """The outcome of a race by the built-in client."""
+    p50, p99, p999 = (times.percentile(share) / 1e6 for share in (0.5, 0.99, 0.999))
+    by = "the built-in client, which takes processor time itself"
+    return Outcome(len(times) / seconds, p50, p99, p999, by)
 
 
 def _without_inside(

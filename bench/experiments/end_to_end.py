@@ -29,7 +29,7 @@ from bench.wrk import Outcome, race
 
 QUESTION = "One row over HTTP, beside other servers"
 MODELS = 16
-CONNECTIONS = (1, 16)
+CONNECTIONS = (1, 16, 256)
 _PATIENCE = 60.0
 
 
@@ -49,7 +49,7 @@ def run(session: Session) -> None:
     apart = [name for name, kind in SERVERS.items() if kind.enclosed]
     together = [name for name in SERVERS if name not in apart]
     # Shares of the time that is left.
-    for names, shares in ((together, (0.4, 0.7)), (apart, (0.5, 1.0))):
+    for names, shares in ((together, (0.3, 0.5, 0.7)), (apart, (0.4, 0.7, 1.0))):
         with ExitStack() as stack:
             ports: dict[str, Entry] = {}
             for name in names:
@@ -112,7 +112,7 @@ def _race(
         where, by = ("end_to_end", "lin", name), outcomes[0].by
         rate = spread([each.rate for each in outcomes])
         session.record(*where, "rate", unit="requests/s", x=connections, note=by, **rate)
-        for metric in ("p50", "p99"):
+        for metric in ("p50", "p99", "p999"):
             values = spread([getattr(each, metric) for each in outcomes])
             session.record(*where, metric, unit="ms", x=connections, note=by, **values)
 

@@ -72,5 +72,5 @@ def figures(
             [race(entry.port, requests, clients, SECONDS, entry.before) for _ in range(1 + ROUNDS)]
             for clients in (FEW, MANY)
         )
-    rate, p50 = max(each.rate for each in many), min(each.p50 for each in few)
-    return Outcome(rate, p50, min(each.p99 for each in few), few[0].by)
+    waits = (min(getattr(each, name) for each in few) for name in ("p50", "p99", "p999"))
+    return Outcome(max(each.rate for each in many), *waits, few[0].by)

@@ -145,7 +145,10 @@ def _entries(figures: Figures) -> list[Table]:
             Asked("end_to_end", "lin", metric),
             more=metric == "rate",
         )
-        for metric, text in (("rate", "requests a second"), ("p50", "median"), ("p99", "p99"))
+        for metric, text in (
+            ("rate", "requests a second"),
+            *(("p50", "median"), ("p99", "p99"), ("p999", "p99.9")),
+        )
     ]
 
 
