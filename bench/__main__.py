@@ -2,7 +2,7 @@
 
 `python -m bench attribution`, `bulk`, `cluster`, `cold`, `engines`, `everywhere`, `export`,
 `graphs`, `grpc`, `homes`, `loop`, `machines`, `overload`, `parity`, `placement`, `provenance`,
-`experiments`, `streams`, `training` and `watch` are tables of goals by themselves.
+`experiments`, `streams`, `training`, `watch` and `zipf` are tables of goals by themselves.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from bench.experiments import (
     training,
     watch,
     watch_tables,
+    zipf,
 )
 from bench.experiments import experiments as routes
 from bench.goal import printed
@@ -64,6 +65,7 @@ GOALS = {
     "streams": streams,
     "training": training,
     "watch": watch,
+    "zipf": zipf,
 }
 #: Contestants of the short run: they need nothing but the checkout's own environment.
 QUICK = ("pretzel", "sklearn", "onnxruntime", "lightgbm", "handwritten_c")

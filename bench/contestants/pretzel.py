@@ -74,7 +74,7 @@ class Pretzel(Contestant):
         import flour
         import oven
 
-        path = pipeline.file(self._suffix())
+        path = self.plan_file(pipeline)
         if path.exists():
             oven.load(path, background=False)  # its code may be of another level
             return
@@ -87,7 +87,7 @@ class Pretzel(Contestant):
     def load(self, pipeline: Pipeline, saved: Saved) -> Model:
         """Register the plan's file."""
         name = f"{saved.name}{pipeline.number}"
-        self._paths[name] = path = pipeline.file(self._suffix())
+        self._paths[name] = path = self.plan_file(pipeline)
         self.runtime.register(name, path)
         predict = self.runtime.predict
         second = saved.facts["answers"] == "probability"
@@ -114,9 +114,10 @@ class Pretzel(Contestant):
         held = (item for plan in plans if plan is not None for item in plan.program.parameters())
         return sum({item.digest: item.nbytes for item in held}.values())
 
-    def _suffix(self) -> str:
+    def plan_file(self, pipeline: Pipeline) -> Path:
+        """The file of a pipeline's plan."""
         rules = "" if self.options.get("rules", True) else "norules."
-        return f"{sources()}.{rules}plan"
+        return pipeline.file(f"{sources()}.{rules}plan")
 
     def close(self) -> None:
         """Close the runtime."""

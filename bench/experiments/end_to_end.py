@@ -68,16 +68,22 @@ def _ready(name: str, workload: Saved, stack: ExitStack) -> Entry:
     with ExitStack() as own:
         entry = started(name, SERVERS[name], [str(workload.folder), str(workload.count)], own)
         _check(name, workload, entry)
-        _stop(entry)
+        stop(entry)
         stack.push(own.pop_all())
     return entry
 
 
-def _stop(entry: Entry) -> None:
+def stop(entry: Entry) -> None:
     """Stop a server until its turn; it may have ended meanwhile."""
     if entry.process is not None:
         with suppress(ProcessLookupError):
             os.killpg(entry.process, signal.SIGSTOP)
+
+
+def resume(entry: Entry) -> None:
+    """Let a server go on for its turn."""
+    if entry.process is not None:
+        os.killpg(entry.process, signal.SIGCONT)
 
 
 def _race(
@@ -96,8 +102,7 @@ def _race(
             ask = SERVERS[name].request
             requests = [ask(n % workload.count, rows[n].tolist()) for n in range(64)]
             try:
-                if entry.process is not None:
-                    os.killpg(entry.process, signal.SIGCONT)
+                resume(entry)
                 with suppress(ConnectionError):  # what may have come while it was stopped is late
                     first_answer(entry, requests[0], patience=0.5)
                 for time_spent in (seconds / 2, seconds):  # the first is a warm-up
@@ -107,7 +112,7 @@ def _race(
                 session.absent("end_to_end", name, f"{connections} connections: {problem}")
                 del ports[name]
             finally:  # a failed server must not run beside the others
-                _stop(entry)
+                stop(entry)
     for name, outcomes in rounds.items():
         where, by = ("end_to_end", "lin", name), outcomes[0].by
         rate = spread([each.rate for each in outcomes])
@@ -117,7 +122,13 @@ def _race(
             session.record(*where, metric, unit="ms", x=connections, note=by, **values)
 
 
-def started(name: str, kind: ServerKind, arguments: list[str], stack: ExitStack) -> Entry:
+def started(
+    name: str,
+    kind: ServerKind,
+    arguments: list[str],
+    stack: ExitStack,
+    patience: float = _PATIENCE,
+) -> Entry:
     """Start a server with these arguments and a port, and wait until it listens."""
     python = environments.python(kind.environment)
     if python is None:
@@ -134,7 +145,7 @@ def started(name: str, kind: ServerKind, arguments: list[str], stack: ExitStack)
         start_new_session=True,
     )
     stack.callback(_end, process)
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + patience
     while time.monotonic() < end:
         if process.poll() is not None:
             raise Absent(f"it ended with {process.returncode}; see server-{name}.log")
@@ -143,7 +154,7 @@ def started(name: str, kind: ServerKind, arguments: list[str], stack: ExitStack)
         if not kind.enclosed and _listens(port):
             return Entry(port, process.pid)
         time.sleep(0.05)
-    raise Absent(f"it did not listen within {_PATIENCE:.0f} s")
+    raise Absent(f"it did not listen within {patience:.0f} s")
 
 
 def _versions(name: str) -> dict[str, str]:

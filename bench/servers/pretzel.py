@@ -21,7 +21,8 @@ def main() -> None:
     me, saved = Pretzel(), Saved(Path(folder), int(count))
     me.start()
     for pipeline in saved.pipelines():
-        me.prepare(pipeline, saved)
+        if not me.plan_file(pipeline).exists():
+            me.prepare(pipeline, saved)
         me.load(pipeline, saved)
     certificate, key = files or (None, None)
     settings = ServerSettings(port=int(port), tls_cert=certificate, tls_key=key)

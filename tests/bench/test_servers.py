@@ -8,7 +8,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -106,17 +108,18 @@ def test_a_server_that_fails_stands_still_while_others_have_their_turns(
     session, workload = _Reports(), _Saved(0.5)
     try:
         for entry in entries.values():
-            end_to_end._stop(entry)
+            end_to_end.stop(entry)
         end_to_end._race(session, workload, entries, 1, range(2))  # type: ignore[arg-type]  # as much as is used
     finally:
         for server in servers:
             end_to_end._end(server)
     assert session.gone == ["pretzel: 1 connections: it hung up"]
     assert session.known == {"echo"}
-    end_to_end._stop(end_to_end.Entry(0, servers[0].pid))  # there is nothing to stop any more
+    end_to_end.stop(end_to_end.Entry(0, servers[0].pid))  # there is nothing to stop any more
 
 
 _TWO = ("pretzel", "echo")
+_REST = b'[{"data":[2]}]}', b"\r\n0\r\n\r\n"
 
 
 def test_a_server_that_hangs_up_leaves_nothing_open() -> None:
@@ -133,6 +136,36 @@ def test_a_server_that_hangs_up_leaves_nothing_open() -> None:
         warnings.simplefilter("always", ResourceWarning)
         gc.collect()
     assert [str(each.message) for each in found] == []
+
+
+@pytest.mark.parametrize(
+    ("head", "parts"),
+    [
+        (b"200 OK\r\nContent-Length: 26", [b'{"outputs":', b'[{"data":[2]}]}']),
+        (b"200 OK\r\ntransfer-encoding: chunked", [b'b\r\n{"outputs":\r', b"\nf\r\n", *_REST]),
+        (b"503 Busy\r\ncontent-length: 4", [b"no", b"ne"]),
+    ],
+)
+def test_an_answer_in_parts(head: bytes, parts: list[bytes]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        all_parts = b"HTTP/1.1 ", head, b"\r\n\r\n", *parts
+        responds = threading.Thread(target=_respond, args=(listener, all_parts))
+        responds.start()
+        wanted = nullcontext() if b"200" in head else pytest.raises(ConnectionError, match="none")
+        try:
+            with wanted:
+                assert client.answer(listener.getsockname()[1], b"GET / HTTP/1.1\r\n\r\n") == [2.0]
+        finally:
+            responds.join(20)
+
+
+def _respond(listener: socket.socket, parts: tuple[bytes, ...]) -> None:
+    """Answer one request in parts."""
+    with listener.accept()[0] as taken:
+        taken.recv(100)
+        for each in parts:
+            taken.sendall(each)
+            time.sleep(0.01)
 
 
 def _hang_up(listener: socket.socket, count: int) -> None:
