@@ -1,6 +1,6 @@
 """Is ours fast on lesser processors, at every size of block, from every container?
 
-    python -m bench everywhere [gbt ac blocks containers http threads]
+    python -m bench everywhere [gbt ac blocks containers defaults http threads]
 
 A table of goals, without a report. Ours is compiled for this machine and for lesser levels of
 processors; the others run as they were built, and those that have code for several processors
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.crew import Absent, Member
-from bench.experiments import blocks
+from bench.experiments import blocks, defaults
 from bench.experiments.http_blocks import http_blocks
 from bench.experiments.two_threads import two_threads
 from bench.goal import Goal
@@ -38,7 +38,7 @@ SPECS = {
     "tab": ("TAB", Spec("tab", 4, 0.1)),
     "sa": ("SA", Spec("sa", 8, 0.05)),
 }
-PARTS = (*SPECS, "blocks", "containers", "http", "threads")
+PARTS = (*SPECS, "blocks", "containers", "defaults", "http", "threads")
 #: One caller takes more turns: in the first ones a runtime learns what its plans cost.
 ROUNDS, FIRST_ROUNDS, SECONDS = 3, 6, 0.15
 #: A block of more rows is compared with as many different ones alone.
@@ -65,6 +65,8 @@ def measured(names: Sequence[str] = ()) -> Iterator[Goal]:
             yield from blocks.measured()
         elif name == "containers":
             yield from containers()
+        elif name == "defaults":
+            yield from defaults.measured()
         elif name == "http":
             yield from http_blocks()
         else:
