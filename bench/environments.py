@@ -37,8 +37,12 @@ ENVIRONMENTS = {
         ("scikit-learn-intelex", "scikit-learn==1.9.*", "lightgbm", "xgboost-cpu", "pandas"),
         "patches scikit-learn for its whole process",
     ),
+    "catboost": Environment(("catboost", "numpy"), "only a contestant needs it"),
+    "hessboost": Environment(
+        ("hessboost", "lightgbm", "scikit-learn==1.9.*", "numpy"), "only a contestant needs it"
+    ),
     "treelite": Environment(
-        ("treelite", "tl2cgen", "numpy", "scikit-learn==1.9.*"), "only contestants need them"
+        ("treelite", "tl2cgen", "numpy", "scikit-learn==1.9.*"), "TL2cgen reads models by it"
     ),
     "m2cgen": Environment(
         ("m2cgen", "lightgbm", "scikit-learn==1.9.*", "numpy"), "only a contestant needs it"

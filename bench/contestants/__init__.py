@@ -16,12 +16,14 @@ NAMES = (
     "onnxruntime",
     "onnxruntime_default",
     "lightgbm",
+    "lightgbm_fast",
     "xgboost",
-    "treelite",
+    "hessboost",
     "tl2cgen",
     "lleaves",
     "m2cgen",
     "onedal",
+    "catboost",
     "handwritten_c",
 )
 

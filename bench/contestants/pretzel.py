@@ -34,6 +34,7 @@ class Pretzel(Contestant):
     name = "pretzel"
     title = "Pretzel"
     packages = ("numpy", "numba", "llvmlite")
+    workloads = (*Contestant.workloads, "cat")
     settings = "defaults"
     #: The level of processors to compile for, instead of this machine's.
     level: ClassVar[str] = ""
@@ -80,7 +81,11 @@ class Pretzel(Contestant):
             return
         inputs = saved.inputs
         sample = inputs.frame(0, 50) if inputs.kind == TABLE else None
-        flow = flour.from_sklearn(pipeline.estimator(), sample)
+        estimator = pipeline.estimator()
+        if hasattr(estimator, "cbm"):
+            flow = flour.from_catboost(estimator.cbm)
+        else:
+            flow = flour.from_sklearn(estimator, sample)
         output = "probabilities" if saved.facts["answers"] == "probability" else "value"
         oven.bake(flow[output], background=False).save(path, durable=False)
 

@@ -27,7 +27,7 @@ class XgBoost(Contestant):
 
     def prepare(self, pipeline: Pipeline, saved: Saved) -> None:
         """Write LightGBM's trees as an XGBoost model."""
-        path = pipeline.file("xgboost.json")
+        path = pipeline.file("xgb.json")
         if not path.exists():
             path.write_text(json.dumps(translated(pipeline.estimator())), encoding="utf-8")
 
@@ -36,7 +36,7 @@ class XgBoost(Contestant):
         import xgboost
 
         booster = xgboost.Booster({"nthread": self.threads})
-        booster.load_model(str(pipeline.file("xgboost.json")))
+        booster.load_model(str(pipeline.file("xgb.json")))
         call = partial(booster.inplace_predict, validate_features=False)
         return Model(call, call, float32_row, float32_block, _same, lambda raw: float(raw[0]))
 
@@ -62,7 +62,7 @@ def translated(estimator: Any) -> dict[str, Any]:
         "feature_types": [],
         "gradient_booster": {"model": model, "name": "gbtree"},
         "learner_model_param": {
-            "base_score": "5E-1",
+            "base_score": "[5E-1]",
             "boost_from_average": "1",
             "num_class": "0",
             "num_feature": str(width),

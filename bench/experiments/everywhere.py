@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.contestants import find
 from bench.crew import Absent, Member
 from bench.experiments import blocks, defaults
 from bench.experiments.http_blocks import http_blocks
@@ -27,12 +28,16 @@ from bench.workload import Saved, Spec, saved
 
 QUESTION = "Lesser processors, sizes of blocks, containers, callers: goals beside the peers"
 LEVELS = {"pretzel": "machine", "pretzel_v3": "v3", "pretzel_v2": "v2"}
-PEERS = ("onnxruntime", "lightgbm", "onedal", "tl2cgen", "lleaves")
+PEERS = (
+    *("onnxruntime", "lightgbm", "lightgbm_fast", "onedal", "tl2cgen", "lleaves", "hessboost"),
+    "catboost",
+)
 BLOCKS = (1, 10, 100, 1000, 5000)
 CALLERS = (1, 2, 4)
 SPECS = {
     "gbt": ("100 trees of 31 leaves", Spec("gbt", 1, 1.0)),
     "large": ("500 trees of 63 leaves", Spec("gbt", 1, 5.0)),
+    "cat": ("CatBoost's, 100 trees of depth 6", Spec("cat", 1, 1.0)),
     "ac": ("AC", Spec("ac", 12, 0.25)),
     "lin": ("LIN", Spec("lin", 8, 1.0)),
     "tab": ("TAB", Spec("tab", 4, 0.1)),
@@ -58,7 +63,12 @@ def measured(names: Sequence[str] = ()) -> Iterator[Goal]:
     for name in names or PARTS:
         if name in SPECS:
             title, spec = SPECS[name]
-            rates = _rates(title, saved(spec))
+            try:
+                workload = saved(spec)
+            except Absent as problem:
+                print(f"{title}: left out, {problem}")
+                continue
+            rates = _rates(title, workload)
             yield from _beside(title, rates, is_trees=spec.name == "gbt", is_ac=name == "ac")
             yield from _alone(title, rates)
         elif name == "blocks":
@@ -117,6 +127,8 @@ def _member(title: str, who: str, workload: Saved) -> Member | None:
         member = Member(who)
         member.ask("load", folder=folder, numbers=list(range(count)), count=count)
         member.ask("first_calls", start=0)
+        if wrong := member.ask("check")["wrong"]:
+            print(f"{title}: {who} answers {wrong} rows otherwise than the library")
     except Absent as problem:
         print(f"{title}: without {who}: {problem}")
         return None
@@ -128,13 +140,16 @@ def _beside(title: str, rates: Rates, *, is_trees: bool, is_ac: bool) -> Iterato
     for rows in BLOCKS:
         for who, level in LEVELS.items():
             label, ours = f"{title}, {level}, blocks of {rows}", rates.get((who, rows, 1), 0.0)
-            theirs = rates.get(("onnxruntime", rows, 1))
-            if theirs:
-                wanted = 5.0 if is_ac and level == "v3" and rows > 1 else 1.0
-                yield Goal(f"{label}: times onnxruntime", ours / theirs, wanted)
-            onedal = rates.get(("onedal", rows, 1))
-            if is_trees and level == "v3" and onedal:
-                yield Goal(f"{label}: times oneDAL", ours / onedal, TREES[rows])
+            for peer in PEERS:
+                theirs = rates.get((peer, rows, 1))
+                if not theirs:
+                    continue
+                wanted = 5.0 if peer == PEERS[0] and is_ac and level == "v3" and rows > 1 else 1.0
+                if peer == "onedal":
+                    if not is_trees or level != "v3":
+                        continue
+                    wanted = TREES[rows]
+                yield Goal(f"{label}: times {find(peer).title}", ours / theirs, wanted)
 
 
 def _alone(title: str, rates: Rates) -> Iterator[Goal]:

@@ -70,7 +70,7 @@ def test_options() -> None:
         ("gbt", 50, 0.1, 3),
     ]
     assert plan.rounds == 2
-    assert len(plan.contestants) == 15
+    assert len(plan.contestants) == 17
     assert {"pretzel", "sklearn", "onnxruntime"} <= set(asked("quick").contestants)
     assert {each.name for each in asked("quick").specs} == {"sa", "ac", "tab", "lin", "gbt"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from bench.contestant import Model, number_block, number_row
 from bench.contestants import NAMES, find
 from bench.contestants.pretzel import Pretzel
 from bench.crew import Member
+from bench.experiments import everywhere
 from bench.workload import CHECKED
-from tests.bench.conftest import Small
+from tests.bench.conftest import COUNTS, Small
 from tests.onnx_models import has_locale
 
 #: Ours for other processors: what compiles for them does so in a process of its own.
@@ -23,7 +25,7 @@ AIMED = [name for name in NAMES if issubclass(find(name), Pretzel) and name != P
 HERE = [name for name in NAMES if find(name).environment == "main" and name not in AIMED]
 #: onnxruntime counts some n-grams otherwise; float32 moves a row across a threshold now and then.
 LOOSE = {"onnxruntime", "onnxruntime_default"}
-PAIRS = [(who, load) for who in HERE for load in find(who).workloads]
+PAIRS = [(who, load) for who in HERE for load in find(who).workloads if load in COUNTS]
 
 
 @pytest.mark.apart
@@ -96,7 +98,18 @@ def test_everybody_says_what_it_is(name: str) -> None:
     assert kind.settings
     assert kind.packages
     assert kind.environment in environments.ENVIRONMENTS
-    assert set(kind.workloads) <= {"sa", "ac", "tab", "lin", "gbt"}
+    assert set(kind.workloads) <= {*COUNTS, "cat"}
+
+
+def test_models_of_catboost_need_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PRETZEL_BENCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(environments, "PLACE", tmp_path)
+    assert list(everywhere.measured(["cat"])) == []
+    assert (
+        "left out, make it with: python -m bench environments catboost" in capsys.readouterr().out
+    )
 
 
 def test_nobody_unknown() -> None:
