@@ -197,10 +197,11 @@ def _peer(workload: Saved, stack: ExitStack) -> Served | None:
         more = found[-1].count - found[0].count
         took = max(0.0, found[-1].seconds - found[0].seconds) / more
         room = (sizes[-1] - sizes[0]) / more
+        whole = sizes[0] + COUNT * room
         print(
             f"one more model takes {1e3 * took:.1f} ms and {room * _GIB / 1024:.0f} KiB there, so "
-            f"{COUNT:,} would take some {COUNT * took:.0f} s and {COUNT * room:.1f} GiB: that is "
-            "extrapolated, not measured"
+            f"{COUNT:,} would take some {COUNT * took:.0f} s and {whole:.1f} GiB: "
+            "that is extrapolated, not measured"
         )
     return found[-1] if found else None
 
