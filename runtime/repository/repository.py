@@ -43,6 +43,7 @@ from runtime.service.engines import are_modules, check_modules
 
 QUIET_SECONDS = 1.0
 """Files that changed more recently than this may still be being written."""
+_APART = 10.0  # times what the last look took are between two: one at 20,000 models takes seconds
 
 READY, UNAVAILABLE, LOADING = "READY", "UNAVAILABLE", "LOADING"
 BY_NAME = "unloaded by name"
@@ -149,6 +150,7 @@ class Repository(Closing):
         self._table = threading.Lock()  # of the entries, as `index` reads them
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
+        self._look_seconds = 0.0  # that the last look took
 
     @property
     def staging(self) -> Path:
@@ -210,7 +212,10 @@ class Repository(Closing):
         if not self._working.acquire(blocking=False):
             return ()
         try:
-            events = self._sync(walk(self.folder, gentle=True), patient=True)
+            began = self._clock()
+            found = walk(self.folder, gentle=True)
+            self._look_seconds = self._clock() - began
+            events = self._sync(found, patient=True)
             self._staging.keep(
                 [entry.staged for entry in self._entries.values() if entry.staged is not None]
             )
@@ -552,7 +557,7 @@ class Repository(Closing):
     # --- following ---------------------------------------------------------------------------
 
     def watch(self, seconds: float = 2.0) -> None:
-        """Poll from a thread of its own until `close`; a folder that cannot be read is an event."""
+        """Poll every so often, or a tenth of the time, on a thread of its own until `close`."""
         if self._watcher is not None:
             return
         self._watcher = threading.Thread(
@@ -562,7 +567,7 @@ class Repository(Closing):
 
     def _follow(self, seconds: float) -> None:
         last = ""
-        while not self._stop.wait(seconds):
+        while not self._stop.wait(max(seconds, _APART * self._look_seconds)):
             try:
                 self.poll()
                 last = ""

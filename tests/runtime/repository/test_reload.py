@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import threading
@@ -358,6 +359,21 @@ def test_a_thread_follows_the_folder(tmp_path: Path, runtime: Runtime) -> None:
         assert offset(runtime) == 1.0
         (watcher,) = [each for each in threading.enumerate() if each is repository._watcher]
     assert not watcher.is_alive()
+
+
+def test_slow_looks_are_ten_times_as_far_apart(tmp_path: Path, runtime: Runtime) -> None:
+    came, hours = threading.Event(), itertools.count(step=3600)
+    with Repository(
+        tmp_path,
+        runtime,
+        quiet_seconds=0.0,
+        clock=lambda: next(hours),
+        on_event=lambda _: came.set(),
+    ) as repository:
+        repository.watch(0.02)
+        time.sleep(1.0)  # the first look has been
+        save_plan(tmp_path / "a.pretzel", 1.0)
+        assert not came.wait(1.0)
 
 
 def test_following_goes_on_after_whatever_happens(
