@@ -22,7 +22,7 @@ import numpy as np
 from flour.core.errors import TypeMismatch
 from flour.core.op import Op
 from flour.core.raw_columns import Made
-from flour.core.types import Later, Type, width_of
+from flour.core.types import INTS, LARGEST_SINGLE, Extent, Later, Type, width_of
 from objectstore import combine
 
 
@@ -170,3 +170,24 @@ def readers(roots: Iterable[Node]) -> dict[Node, list[Node]]:
         for source in item.inputs:
             found[source].append(item)
     return found
+
+
+def extents(
+    order: Iterable[Node], checked: Callable[[Node, Extent], Extent] | None = None
+) -> dict[Node, Extent]:
+    """The extents of nodes, inputs before readers; `checked` may change each before it is used."""
+    known: dict[Node, Extent] = {}
+    for item in order:
+        dtype = getattr(item.type, "dtype", "")
+        given = [known[each] for each in item.inputs]
+        passes = item.op.moves or item.op.same_values
+        if (dtype in INTS or dtype == "bool") and not passes:
+            found = Extent(nan=False, largest=1e20, counts=item.op.counting)
+        else:
+            found = item.op.extent(given, [each.type for each in item.inputs])
+        if item.op.name == "Over" and item.inputs[1].op.name == "OneIfTiny" and given[0].finite:
+            found = Extent(nan=False, largest=1.0)  # a row over its own length
+        if dtype == "float32" and found.largest > LARGEST_SINGLE:
+            found = found._replace(largest=np.inf)
+        known[item] = checked(item, found) if checked else found
+    return known
