@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from flour.core.errors import FlourError, ParameterError, TypeMismatch, nearest
 from flour.core.node import Node, node, rebuild, topological
@@ -17,6 +17,7 @@ from flour.core.reference import evaluate, public
 from flour.core.source import Source
 from flour.core.types import FLOATS, Later, Record, Text, Type, Vector
 from flour.data.coerce import coerce, native_types
+from flour.language.shorthands import is_listed, rows_of
 from flour.language.signs import Operand, Signs
 from objectstore import combine
 
@@ -43,8 +44,6 @@ class Flow(Signs):
         if cls is Flow:
             outputs: Mapping[str, Node] = given[0] if given else named["outputs"]
             if Later in [type(item.type) for item in outputs.values()]:
-                from flour.language.late import LateFlow  # few programs are graphs
-
                 late: Any = LateFlow
                 return object.__new__(late)  # type: ignore[no-any-return]  # a flow, too
         return object.__new__(cls)
@@ -223,6 +222,62 @@ class Flow(Signs):
 
         return outputs(**{name: shorter(self[name]) for name in self.outputs})
 
+    # --- linear models -----------------------------------------------------------------------
+
+    def linear_regressor(self, weights: ArrayLike, bias: ArrayLike = 0.0) -> Flow:
+        """A program that answers `value`: weights times x plus bias, one number or several."""
+        rows, offsets = rows_of(weights, bias)
+        found = self.linear(rows, offsets)
+        return (found.element(0) if len(rows) == 1 else found).named("value")
+
+    def linear_classifier(
+        self, weights: ArrayLike, bias: ArrayLike = 0.0, *, classes: Sequence[object]
+    ) -> Flow:
+        """A program that answers `label` and `scores`.
+
+        Two classes need one row of weights: above zero is the second class. More need a row for
+        each class, and the largest score wins.
+        """
+        label, scores = self._decided(weights, bias, classes)
+        return outputs(label=label, scores=scores)
+
+    def logistic_classifier(
+        self, weights: ArrayLike, bias: ArrayLike = 0.0, *, classes: Sequence[object]
+    ) -> Flow:
+        """A linear classifier that also answers `probabilities`: a sigmoid, or a softmax."""
+        label, scores = self._decided(weights, bias, classes)
+        if len(classes) > 2:
+            probabilities = scores.softmax()
+        else:
+            second = scores.sigmoid()
+            probabilities = second.one_minus().concat(second)
+        return outputs(label=label, probabilities=probabilities, scores=scores)
+
+    def _decided(
+        self, weights: ArrayLike, bias: ArrayLike, classes: Sequence[object]
+    ) -> tuple[Flow, Flow]:
+        """The label and the scores of a linear classifier."""
+        if not is_listed(classes):
+            raise ParameterError(
+                "the classes are a list of labels",
+                where=str(here()),
+                found=repr(classes)[:60],
+                hint="classes=['no', 'yes']",
+            )
+        rows, offsets = rows_of(weights, bias)
+        if len(classes) < 2 or len(rows) != (1 if len(classes) == 2 else len(classes)):
+            raise ParameterError(
+                "two classes need one row of weights, more need one for each class",
+                where=str(here()),
+                found=f"{len(rows)} rows for {len(classes)} classes",
+                hint="weights of shape (1, columns), or (classes, columns)",
+            )
+        scores = self.linear(rows, offsets)
+        if len(classes) > 2:
+            return scores.arg_max().take(classes), scores
+        single = scores.element(0)
+        return single.greater([0.0]).cast("int64").take(classes), single
+
     # --- running -----------------------------------------------------------------------------
 
     def reference(self, data: object) -> dict[str, Any]:
@@ -308,6 +363,15 @@ class Flow(Signs):
                 if old in moved and (moved[old] not in keep or isinstance(moved[old].op, Source))
             },
         )
+
+
+class LateFlow(Flow):
+    """A program that names models; it runs when a runtime has put them in: see `link`.
+
+    flour.language.late, which the operators of graphs import, writes its methods.
+    """
+
+    __slots__ = ()
 
 
 def apply(op: Op, *inputs: Flow) -> Flow:

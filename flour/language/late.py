@@ -18,7 +18,7 @@ from flour.core.node import Node, node
 from flour.core.op import REGISTRY
 from flour.core.provenance import here
 from flour.core.types import Later
-from flour.language.flow import Flow
+from flour.language.flow import Flow, LateFlow
 
 #: Attributes that work on a flow whatever its types are.
 _AS_USUAL = frozenset({"digest", "inputs", "named", "node", "nodes", "on", "origins", "rebuilt"})
@@ -28,12 +28,6 @@ _SIGNS = (
     *("radd", "rsub", "rmul", "rtruediv", "rmod", "rpow", "rand", "ror", "rxor", "rlshift"),
     *("rrshift", "eq", "ne", "lt", "le", "gt", "ge", "neg", "abs", "invert", "getitem"),
 )
-
-
-class LateFlow(Flow):
-    """A program that names models; it runs when a runtime has put them in: see `link`."""
-
-    __slots__ = ()
 
 
 def deferred(word: str, *given: object) -> Flow:

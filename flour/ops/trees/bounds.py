@@ -7,13 +7,15 @@ still reach. A side is one leaf where that would grow too large. So no row is ev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from flour.ops.trees.walk import LeafSums
+
+S = TypeVar("S", bound="LeafSums")
 
 Values = NDArray[np.float64]
 #: Leaves of two sides that become one tree, and levels of a side that does not become a leaf.
@@ -31,7 +33,7 @@ class _BoundedPart(NamedTuple):
     sides: tuple[Any, ...] = ()
 
 
-def bounds(op: LeafSums, unknown: NDArray[np.bool_]) -> LeafSums:
+def bounds(op: S, unknown: NDArray[np.bool_]) -> S:
     """The ensemble whose outputs 2k and 2k + 1 enclose output k, whatever these columns are.
 
     Either sum of n trees is off by (n + 1) eps times the sum of magnitudes at most, however it is
