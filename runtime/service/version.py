@@ -31,7 +31,7 @@ from scheduler import Settings, cores
 
 if TYPE_CHECKING:
     from oven.entry.array_entry import Call
-    from runtime.service.materialise import SharedVersion
+    from runtime.service.groups import SharedVersion
     from scheduler import Decision
 
 #: Batches that make native code touch less than this take some 20 us at most and go to the entry

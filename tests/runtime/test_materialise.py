@@ -15,7 +15,7 @@ import oven
 from flour import Flow
 from runtime import Runtime
 from runtime.service import materialise
-from runtime.service.materialise import (
+from runtime.service.groups import (
     CANDIDATE_SECONDS,
     DETOUR_SECONDS,
     LOOKS,
@@ -25,8 +25,8 @@ from runtime.service.materialise import (
     TRIAL,
     TRIAL_CALLS,
     GroupCalls,
-    cut,
 )
+from runtime.service.materialise import cut
 from runtime.service.results import Results, key_of, size_of
 from tests.runtime.plans import documents, shift, text_flow
 
