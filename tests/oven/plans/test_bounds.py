@@ -28,7 +28,7 @@ from flour.language.flow import Flow
 from flour.ops.encode import OneHot
 from objectstore import Blob, StoreError, Strings
 from oven.compiler import source_check
-from oven.compiler.native import vocabulary
+from oven.compiler.intrinsics.vocabulary import vocabulary
 from oven.plans.manifest import check_limits
 from oven.plans.plan import Plan
 from oven.plans.saved import STUMBLES
