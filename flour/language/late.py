@@ -40,7 +40,7 @@ def deferred(word: str, *given: object) -> Flow:
     return Flow({"output": node(op, [flow.node for flow in flows])}, here(), tuple(flows))
 
 
-def _encoded(value: Any, flows: list[Flow], arrays: list[Any]) -> object:  # noqa: PLR0911 (one for each kind)
+def _encoded(value: object, flows: list[Flow], arrays: list[Any]) -> object:  # noqa: PLR0911 (one for each kind)
     """An argument as data."""
     match value:
         case Flow():
@@ -71,7 +71,7 @@ def _encoded(value: Any, flows: list[Flow], arrays: list[Any]) -> object:  # noq
 def said(
     word: str,
     arguments: tuple[Any, ...],
-    arrays: Any,
+    arrays: object,
     flows: list[Flow],
     functions: Mapping[str, Callable[..., Flow]],
 ) -> Flow:

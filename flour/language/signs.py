@@ -160,7 +160,7 @@ class Signs(Shorthands):
         kind = self.type
         return not isinstance(kind, Scalar | Vector) or kind.dtype in (*FLOATS, "string")
 
-    def _array(self, value: Any) -> Any:
+    def _array(self, value: object) -> Any:
         """The numbers that a flow meets; plain Python ones take the flow's dtype if they can."""
         try:
             dtype = _dtype(self.type)
