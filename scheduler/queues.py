@@ -56,24 +56,8 @@ class RunningJob:
     """A job that was accepted, until it is over."""
 
     __slots__ = (
-        "ahead",
-        "answers",
-        "arrival",
-        "charge",
-        "credit",
-        "cursor",
-        "end",
-        "job",
-        "left",
-        "number",
-        "open_chunks",
-        "over",
-        "pair",
-        "share",
-        "since",
-        "started",
-        "ticket",
-        "turn",
+        *("ahead", "answers", "arrival", "charge", "credit", "cursor", "end", "job", "left"),
+        *("number", "open_chunks", "over", "pair", "share", "since", "started", "ticket", "turn"),
         "value",
     )
 
@@ -102,18 +86,8 @@ class RunningChunk:
     """A chunk that has started: it holds a buffer until its last stage has ended."""
 
     __slots__ = (
-        "buffer",
-        "data",
-        "entry",
-        "index",
-        "left",
-        "pool",
-        "running",
-        "running_job",
-        "spent",
-        "stages",
-        "value",
-        "waits",
+        *("buffer", "data", "entry", "index", "left", "pool", "running", "running_job", "spent"),
+        *("stages", "value", "waits"),
     )
 
     def __init__(self, running: RunningJob, index: int, chunk: object, stages: Stages) -> None:

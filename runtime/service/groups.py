@@ -158,7 +158,7 @@ class GroupCalls:
             self._restart(TRIAL)
 
 
-class Member(Protocol):
+class GroupMember(Protocol):
     """A version in a group."""
 
     def open(self) -> None:
@@ -170,7 +170,7 @@ class Group:
 
     def __init__(self, number: int, prefix: Plan, *, dense: bool = False) -> None:
         self.number, self.prefix, self.dense = number, prefix, dense
-        self.members: dict[str, weakref.ref[Member]] = {}
+        self.members: dict[str, weakref.ref[GroupMember]] = {}
         self.rows, self.blocks = (GroupCalls(self.members, self.route) for _ in range(2))
         self.rows.detour = DETOUR_SECONDS
         if [type(kind) for kind in prefix.inputs.values()] == [Text]:

@@ -139,19 +139,9 @@ class ModelVersion:
 
     __slots__ = (
         *("__weakref__", "classes", "counts", "digest", "entry", "front", "grows", "inputs"),
-        *(
-            "kinds",
-            "learned",
-            "mixes_rows",
-            "name",
-            "notes",
-            "outputs",
-            "owner",
-            "hides",
-            "private",
-            "reader",
-        ),
-        *("reserved", "residence", "settled", "shared", "version", "waits", "watcher"),
+        *("kinds", "learned", "mixes_rows", "name", "notes", "outputs", "owner", "hides"),
+        *("private", "reader", "reserved", "residence", "settled", "shared", "version", "waits"),
+        "watcher",
     )
 
     def __init__(
