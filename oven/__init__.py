@@ -9,6 +9,7 @@ oven.load(path)                 checked on the way in
 
 from __future__ import annotations
 
+import copyreg
 from typing import TYPE_CHECKING
 
 from flour.core.provenance import belongs_to_us
@@ -17,7 +18,7 @@ from oven.bake import bake, link, rewritten
 from oven.plans.plan import HasPlan, Plan, bakers, reporters
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -45,7 +46,15 @@ def _string_views(
     return fill(cells, begins, bases)
 
 
+def _as_file(plan: Plan) -> tuple[Callable[[bytes], Plan], tuple[bytes]]:
+    """The function that reads a plan's file with all checks, and the file: for pickles."""
+    from oven.plans import saved
+
+    return saved.from_bytes, (saved.to_bytes(plan),)
+
+
 bakers.append(bake)
+copyreg.pickle(Plan, _as_file)
 reporters.append(_report)
 arrow_strings.fillers.append(_string_views)
 

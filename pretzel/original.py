@@ -132,6 +132,5 @@ def _of_plan(plan: Plan) -> Original:
 
 def _nothing_to_ask(_plan: Plan, _rows: object) -> None:
     raise UnsupportedModel(
-        "a program has no original to verify it by",
-        hint="pretzel.compile(estimator, verify=rows)",
+        "a program has no original to verify it by", hint="pretzel.compile(estimator, verify=rows)"
     )

@@ -86,11 +86,7 @@ def _tell(event: FolderEvent) -> None:
 
 
 def serve(
-    models: Models,
-    *,
-    trust_pickle: bool = False,
-    allow_python: Sequence[str] = (),
-    **settings: Any,
+    models: Models, *, trust_pickle: bool = False, allow_python: Sequence[str] = (), **settings: Any
 ) -> Serving:
     """Serve models by name, or a folder of models, over HTTP.
 

@@ -20,12 +20,12 @@ from scheduler.errors import (
     WaitsForItself,
 )
 from scheduler.inline import InlineEngine, InlineStats
-from scheduler.job import Job, Stage, Stages, split
+from scheduler.job import Job, Stage, Stages, State, split
 from scheduler.policy import Ask, Decision, Engine, Load, Settings, choose
 from scheduler.pool import Pool, PoolStats, QueueStats, cores
 from scheduler.queues import QueueRules
 from scheduler.stats import Histogram, Latency
-from scheduler.ticket import Awaited, State, Ticket, Timing, is_executor
+from scheduler.ticket import Awaited, Ticket, Timing, is_executor
 
 __all__ = [
     "Ask",

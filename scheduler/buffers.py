@@ -63,14 +63,7 @@ class BufferPool:
     """The buffers of one thread. Another thread may bring one back."""
 
     __slots__ = (
-        "_factory",
-        "_free",
-        "_keep",
-        "_lock",
-        "acquired",
-        "closed",
-        "created",
-        "idle_bytes",
+        *("_factory", "_free", "_keep", "_lock", "acquired", "closed", "created", "idle_bytes"),
         "returned",
     )
 

@@ -15,11 +15,19 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from scheduler.errors import BadJob, DeadlineExceeded, ExecutorDied, Overloaded, SchedulerClosed
-from scheduler.job import Job, Stages
-from scheduler.queues import NOTHING, Effects, Heap, QueuePair, QueueRules, Slot
-from scheduler.running import Run, RunningChunk, RunningJob
+from scheduler.job import Job, Stages, State
+from scheduler.queues import (
+    NOTHING,
+    Effects,
+    Heap,
+    QueuePair,
+    QueueRules,
+    Run,
+    RunningChunk,
+    RunningJob,
+    Slot,
+)
 from scheduler.stats import DispatchCounts
-from scheduler.ticket import State
 
 SHARED = "shared"
 

@@ -22,8 +22,7 @@ from scheduler.costs import CostModel
 from scheduler.dispatch import Dispatcher
 from scheduler.errors import NoThread
 from scheduler.job import Job
-from scheduler.queues import NOTHING, Effects, QueueRules, Slot
-from scheduler.running import Run, RunningChunk, RunningJob
+from scheduler.queues import NOTHING, Effects, QueueRules, Run, RunningChunk, RunningJob, Slot
 from scheduler.ticket import ExecutorThread, Ticket, Timing, is_executor
 
 

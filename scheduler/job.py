@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,17 @@ from scheduler.errors import BadJob
 
 # A stage gets its chunk and the chunk's buffer. Both are opaque to the scheduler.
 Stage = Callable[[Any, Any], object]
+
+
+class State(enum.Enum):
+    """The state of a job. The last four are final, and every job reaches exactly one of them."""
+
+    QUEUED = "queued"
+    STARTED = "started"
+    DONE = "done"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from scheduler.clock import Clock, RealClock
 from scheduler.costs import CostModel
 from scheduler.dispatch import Dispatcher
 from scheduler.executor_group import ExecutorGroup
-from scheduler.job import Job
+from scheduler.job import Job, State
 from scheduler.policy import Load
 from scheduler.queues import QueuePair, QueueRules
 from scheduler.stats import Latency
-from scheduler.ticket import State, Ticket
+from scheduler.ticket import Ticket
 
 
 class QueueStats(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scheduler.ticket import State
+from scheduler.job import State
 
 # Each power of two of nanoseconds has 16 buckets: a figure is at most 1/32 off its true value.
 _BITS = 4

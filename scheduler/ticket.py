@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
 from scheduler.errors import WaitsForItself
-from scheduler.running import RunningJob
+from scheduler.job import State
+from scheduler.queues import RunningJob
 
 
 class ExecutorThread(threading.Thread):
@@ -19,17 +19,6 @@ class ExecutorThread(threading.Thread):
 def is_executor() -> bool:
     """True if the calling thread is an executor, of any pool: it waits for no other's work."""
     return isinstance(threading.current_thread(), ExecutorThread)
-
-
-class State(enum.Enum):
-    """The state of a job. The last four are final, and every job reaches exactly one of them."""
-
-    QUEUED = "queued"
-    STARTED = "started"
-    DONE = "done"
-    FAILED = "failed"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
 
 
 class Timing(NamedTuple):

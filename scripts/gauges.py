@@ -35,9 +35,9 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(136_150, 100_000),
-    "circles of imports": Bound(10, 0),
-    "largest circle: files": Bound(6, 6),
+    "product: lines": Bound(136_110, 100_000),
+    "circles of imports": Bound(0, 0),
+    "largest circle: files": Bound(0, 0),
     "oven: rooms": Bound(11, 11),
     "oven: arrows between rooms": Bound(31, 24),
     "oven: circles of rooms": Bound(0, 0),
@@ -52,7 +52,7 @@ BOUNDS = {
     "functions without annotations": Bound(0, 0),
     "class names with two meanings": Bound(0, 0),
     "Plan: public methods": Bound(12, 12),
-    "parameters: bare Any": Bound(280, 100),
+    "parameters: bare Any": Bound(253, 100),
     "Runtime: public methods": Bound(20, 20),
     "tests: private reaches": Bound(0, 0),
     "request: files": Bound(10, 6),
@@ -63,7 +63,7 @@ BOUNDS = {
     "HTTP: most entries into a file": Bound(8, 2),
     "import: files": Bound(30, 24),
     "import: rooms": Bound(6, 6),
-    "import: most entries into a file": Bound(85, 8),
+    "import: most entries into a file": Bound(62, 8),
     "tests: lines": Bound(105_500, 64_000),
     "last scripts/test: minutes": Bound(10, 6),
 }

@@ -281,9 +281,9 @@ class _Math:
 
 def vocabulary(memory: Memory, names: Iterable[str] | None = None) -> dict[str, Any]:
     """The names emitted code may use, over this memory: all of them, or those that it does use."""
-    from oven.compiler import native
+    from oven.compiler.intrinsics import vocabulary as every
 
-    words = native.vocabulary()
+    words = every.vocabulary()
     made: dict[str, Any] = {}
     for dtype in SIZES:
         made[f"ld_{dtype}"] = made[f"ldc_{dtype}"] = _load(memory, dtype)

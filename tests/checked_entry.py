@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oven.compiler import machine, native
+from oven.compiler import machine
+from oven.compiler.intrinsics import vocabulary as every
 from oven.entry import tables
 from oven.entry.builtin import NativeTable
 from oven.entry.generator import EntryCode
@@ -283,7 +284,7 @@ def run(
 
 def _space(memory: LiveMemory, calls: Calls, words: Mapping[str, int]) -> dict[str, Any]:
     """The vocabulary of entries, over this memory and these functions."""
-    names = {*native.vocabulary()} - {"stack_words"}
+    names = {*every.vocabulary()} - {"stack_words"}
     space = vocabulary(memory, names)  # type: ignore[arg-type]  # all that words need of it
     return {**space, **_calls(calls, words)}
 

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
-from flour.core.op import Parameter
 from flour.core.types import Type
+from objectstore import Blob, Strings
 
 
 class Room(NamedTuple):
@@ -180,11 +180,11 @@ class Emitter:
         """Any compound statement: `if ...:`, `while ...:`, `else:`."""
         raise NotImplementedError
 
-    def address(self, parameter: Parameter, dtype: str | None = None) -> str:
+    def address(self, parameter: Blob | Strings, dtype: str | None = None) -> str:
         """A local holding where the parameter's values are (converted to dtype at bake time)."""
         raise NotImplementedError
 
-    def at(self, parameter: Parameter, index: str, dtype: str | None = None) -> str:
+    def at(self, parameter: Blob | Strings, index: str, dtype: str | None = None) -> str:
         """Element `index` of a parameter; a parameter of one element is a loop-invariant local."""
         raise NotImplementedError
 

@@ -19,10 +19,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from flour.core.errors import TypeMismatch
+from flour.core.errors import FlourError, TypeMismatch
 from flour.core.op import Op
 from flour.core.raw_columns import Made
-from flour.core.types import Later, Type, width_of
+from flour.core.types import INTS, LARGEST_SINGLE, Extent, Later, Type, width_of
 from objectstore import combine
 
 
@@ -42,7 +42,9 @@ class Node:
 
         It belongs to no program, equals no other node, and is never made again.
         """
-        return _made(op, inputs, kind, "")
+        made = _made(op, inputs, "")
+        object.__setattr__(made, "type", kind)
+        return made
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError("nodes are immutable")
@@ -50,6 +52,10 @@ class Node:
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.digest[:8]}: {self.type}>"
 
+
+#: The node in the place of another one, of its rebuilt inputs.
+Change = Callable[[Node, tuple[Node, ...]], Node]
+NOWHERE: Mapping[Node, Iterable[object]] = {}
 
 _nodes: WeakValueDictionary[str, Node] = WeakValueDictionary()
 _lock = threading.Lock()
@@ -64,21 +70,19 @@ def node(op: Op, inputs: Sequence[Node], old: Node | None = None) -> Node:
     found = _nodes.get(digest)
     if found is not None:
         return found
-    if old is not None and old.op is op and _types_are(old.inputs, inputs):
-        kind = old.type
-    else:
-        kind = _infer(op, inputs)
-    made = _made(op, tuple(inputs), kind, digest)
+    made = _made(op, tuple(inputs), digest)
+    same = old is not None and old.op is op and _types_are(old.inputs, inputs)
+    object.__setattr__(made, "type", old.type if old is not None and same else _infer(op, inputs))
     with _lock:
         return _nodes.setdefault(digest, made)
 
 
-def _made(op: Op, inputs: tuple[Node, ...], kind: Type, digest: str) -> Node:
+def _made(op: Op, inputs: tuple[Node, ...], digest: str) -> Node:
+    """A node that has no type yet."""
     made = Node.__new__(Node)
     keep = object.__setattr__
     keep(made, "op", op)
     keep(made, "inputs", inputs)
-    keep(made, "type", kind)
     keep(made, "digest", digest)
     return made
 
@@ -153,13 +157,25 @@ def categories_of(order: Iterable[Node], made: Mapping[Node, Made]) -> dict[int,
     return found
 
 
-def rebuild(roots: Iterable[Node], change: Callable[[Node, tuple[Node, ...]], Node]) -> list[Node]:
+def rebuild(roots: Iterable[Node], change: Change) -> list[Node]:
     """The roots with every node passed through `change(node, its rebuilt inputs)`."""
     roots = list(roots)
+    done = rebuilt(roots, change)
+    return [done[root] for root in roots]
+
+
+def rebuilt(
+    roots: Iterable[Node], change: Change, places: Mapping[Node, Iterable[object]] = NOWHERE
+) -> dict[Node, Node]:
+    """What becomes of every node that the roots need; errors say in which of its places."""
     done: dict[Node, Node] = {}
     for item in topological(roots):
-        done[item] = change(item, tuple(done[source] for source in item.inputs))
-    return [done[root] for root in roots]
+        try:
+            done[item] = change(item, tuple(done[source] for source in item.inputs))
+        except FlourError as problem:
+            problem.where = problem.where or " and ".join(map(str, places.get(item, ())))
+            raise
+    return done
 
 
 def readers(roots: Iterable[Node]) -> dict[Node, list[Node]]:
@@ -170,3 +186,24 @@ def readers(roots: Iterable[Node]) -> dict[Node, list[Node]]:
         for source in item.inputs:
             found[source].append(item)
     return found
+
+
+def extents(
+    order: Iterable[Node], checked: Callable[[Node, Extent], Extent] | None = None
+) -> dict[Node, Extent]:
+    """The extents of nodes, inputs before readers; `checked` may change each before it is used."""
+    known: dict[Node, Extent] = {}
+    for item in order:
+        dtype = getattr(item.type, "dtype", "")
+        given = [known[each] for each in item.inputs]
+        passes = item.op.moves or item.op.same_values
+        if (dtype in INTS or dtype == "bool") and not passes:
+            found = Extent(nan=False, largest=1e20, counts=item.op.counting)
+        else:
+            found = item.op.extent(given, [each.type for each in item.inputs])
+        if item.op.name == "Over" and item.inputs[1].op.name == "OneIfTiny" and given[0].finite:
+            found = Extent(nan=False, largest=1.0)  # a row over its own length
+        if dtype == "float32" and found.largest > LARGEST_SINGLE:
+            found = found._replace(largest=np.inf)
+        known[item] = checked(item, found) if checked else found
+    return known

@@ -19,19 +19,16 @@ import codecs
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import DamagedProgram, ParameterError
-
-if TYPE_CHECKING:
-    from flour.core.node import Node
 
 FLOATS = ("float32", "float64")
 INTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -432,24 +429,3 @@ def union(extents: Sequence[Extent]) -> Extent:
         max((each.largest for each in extents), default=0.0),
         all(each.counts for each in extents),
     )
-
-
-def extents(
-    order: Iterable[Node], checked: Callable[[Node, Extent], Extent] | None = None
-) -> dict[Node, Extent]:
-    """The extents of nodes, inputs before readers; `checked` may change each before it is used."""
-    known: dict[Node, Extent] = {}
-    for item in order:
-        dtype = getattr(item.type, "dtype", "")
-        given = [known[each] for each in item.inputs]
-        passes = item.op.moves or item.op.same_values
-        if (dtype in INTS or dtype == "bool") and not passes:
-            found = Extent(nan=False, largest=1e20, counts=item.op.counting)
-        else:
-            found = item.op.extent(given, [each.type for each in item.inputs])
-        if item.op.name == "Over" and item.inputs[1].op.name == "OneIfTiny" and given[0].finite:
-            found = Extent(nan=False, largest=1.0)  # a row over its own length
-        if dtype == "float32" and found.largest > LARGEST_SINGLE:
-            found = found._replace(largest=np.inf)
-        known[item] = checked(item, found) if checked else found
-    return known

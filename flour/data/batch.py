@@ -122,19 +122,8 @@ class BatchReader:
     """Classifies the data of calls to one program."""
 
     __slots__ = (
-        *(
-            "asks",
-            "_frames",
-            "_inputs",
-            "_name",
-            "_only",
-            "by_column",
-            "columns",
-            "dtype",
-            "nulls",
-            "text",
-        ),
-        "vector",
+        *("asks", "_frames", "_inputs", "_name", "_only", "by_column", "columns", "dtype", "nulls"),
+        *("text", "vector"),
     )
 
     def __init__(

@@ -7,16 +7,17 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from flour.core.errors import FlourError, ParameterError, TypeMismatch, nearest
-from flour.core.node import Node, node, rebuild, topological
+from flour.core.node import Node, node, rebuilt, topological
 from flour.core.op import Op, appliers, ours
 from flour.core.provenance import Origin, here
 from flour.core.reference import evaluate, public
 from flour.core.source import Source
 from flour.core.types import FLOATS, Later, Record, Text, Type, Vector
 from flour.data.coerce import coerce, native_types
+from flour.language.shorthands import is_listed, rows_of
 from flour.language.signs import Operand, Signs
 from objectstore import combine
 
@@ -43,8 +44,6 @@ class Flow(Signs):
         if cls is Flow:
             outputs: Mapping[str, Node] = given[0] if given else named["outputs"]
             if Later in [type(item.type) for item in outputs.values()]:
-                from flour.language.late import LateFlow  # few programs are graphs
-
                 late: Any = LateFlow
                 return object.__new__(late)  # type: ignore[no-any-return]  # a flow, too
         return object.__new__(cls)
@@ -186,8 +185,7 @@ class Flow(Signs):
 
     def field(self, label: str) -> Flow:
         """One named column of a record."""
-        with _AtTheCall(ours("Field")):
-            return column(self, label)
+        return column(self, label)
 
     def columns(self, labels: Sequence[str]) -> Flow:
         """Several columns of a record, all numbers or all strings, as one vector."""
@@ -201,10 +199,7 @@ class Flow(Signs):
         return self._apply("Take", (), values)
 
     def _apply(self, name: str, others: Sequence[Any], *values: object, **fields: object) -> Flow:
-        kind = ours(name)
-        with _AtTheCall(kind):
-            op = kind(*values, **fields)
-        return apply(op, self, *others)
+        return _applied(ours(name), (self, *others), *values, **fields)
 
     def rounded(self, decimals: int) -> Flow:
         """This program with its floats rounded to `decimals` decimals, as numpy rounds them."""
@@ -222,6 +217,62 @@ class Flow(Signs):
             return flow.multiply(10.0**decimals).rint().divide(10.0**decimals)
 
         return outputs(**{name: shorter(self[name]) for name in self.outputs})
+
+    # --- linear models -----------------------------------------------------------------------
+
+    def linear_regressor(self, weights: ArrayLike, bias: ArrayLike = 0.0) -> Flow:
+        """A program that answers `value`: weights times x plus bias, one number or several."""
+        rows, offsets = rows_of(weights, bias)
+        found = self.linear(rows, offsets)
+        return (found.element(0) if len(rows) == 1 else found).named("value")
+
+    def linear_classifier(
+        self, weights: ArrayLike, bias: ArrayLike = 0.0, *, classes: Sequence[object]
+    ) -> Flow:
+        """A program that answers `label` and `scores`.
+
+        Two classes need one row of weights: above zero is the second class. More need a row for
+        each class, and the largest score wins.
+        """
+        label, scores = self._decided(weights, bias, classes)
+        return outputs(label=label, scores=scores)
+
+    def logistic_classifier(
+        self, weights: ArrayLike, bias: ArrayLike = 0.0, *, classes: Sequence[object]
+    ) -> Flow:
+        """A linear classifier that also answers `probabilities`: a sigmoid, or a softmax."""
+        label, scores = self._decided(weights, bias, classes)
+        if len(classes) > 2:
+            probabilities = scores.softmax()
+        else:
+            second = scores.sigmoid()
+            probabilities = second.one_minus().concat(second)
+        return outputs(label=label, probabilities=probabilities, scores=scores)
+
+    def _decided(
+        self, weights: ArrayLike, bias: ArrayLike, classes: Sequence[object]
+    ) -> tuple[Flow, Flow]:
+        """The label and the scores of a linear classifier."""
+        if not is_listed(classes):
+            raise ParameterError(
+                "the classes are a list of labels",
+                where=str(here()),
+                found=repr(classes)[:60],
+                hint="classes=['no', 'yes']",
+            )
+        rows, offsets = rows_of(weights, bias)
+        if len(classes) < 2 or len(rows) != (1 if len(classes) == 2 else len(classes)):
+            raise ParameterError(
+                "two classes need one row of weights, more need one for each class",
+                where=str(here()),
+                found=f"{len(rows)} rows for {len(classes)} classes",
+                hint="weights of shape (1, columns), or (classes, columns)",
+            )
+        scores = self.linear(rows, offsets)
+        if len(classes) > 2:
+            return scores.arg_max().take(classes), scores
+        single = scores.element(0)
+        return single.greater([0.0]).cast("int64").take(classes), single
 
     # --- running -----------------------------------------------------------------------------
 
@@ -288,20 +339,10 @@ class Flow(Signs):
 
         A new node gets the origins of the one that it replaces, unless it is to keep its own.
         """
-        moved: dict[Node, Node] = {}
         origins = self.origins()
-
-        def noted(old: Node, inputs: tuple[Node, ...]) -> Node:
-            try:
-                moved[old] = change(old, inputs)
-            except FlourError as problem:
-                problem.where = problem.where or " and ".join(map(str, origins.get(old, ())))
-                raise
-            return moved[old]
-
-        made = rebuild(self.outputs.values(), noted)
+        moved = rebuilt(self.outputs.values(), change, origins)
         return with_origins(
-            dict(zip(self.outputs, made, strict=True)),
+            {name: moved[item] for name, item in self.outputs.items()},
             {
                 moved[old]: places
                 for old, places in origins.items()
@@ -310,37 +351,49 @@ class Flow(Signs):
         )
 
 
+class LateFlow(Flow):
+    """A program that names models; it runs when a runtime has put them in: see `link`.
+
+    flour.language.late, which the operators of graphs import, writes its methods.
+    """
+
+    __slots__ = ()
+
+
 def apply(op: Op, *inputs: Flow) -> Flow:
     """A program that applies the operator to the outputs of these programs."""
-    origin = here()
     for item in inputs:
         if not isinstance(item, Flow):
             raise TypeMismatch(
                 f"{op.name} applies to flows, not to {type(item).__name__}",
-                where=str(origin),
+                where=str(here()),
                 hint="for numbers run the program: flow.reference(data)",
             )
-    with _AtTheCall(type(op)):
+    try:
         made = node(op, [item.node for item in inputs])
-    return Flow({"output": made}, origin, inputs)
+    except FlourError as problem:
+        _at_the_call(problem, type(op))
+        raise
+    return Flow({"output": made}, here(), inputs)
 
 
 appliers.append(apply)
 
 
-class _AtTheCall:
-    """Mistakes made inside are the caller's; what the operator does is the last of hints."""
+def _applied(kind: type[Op], inputs: Sequence[Flow], *values: object, **fields: object) -> Flow:
+    """A program that applies an operator made of these values."""
+    try:
+        op = kind(*values, **fields)
+    except FlourError as problem:
+        _at_the_call(problem, kind)
+        raise
+    return apply(op, *inputs)
 
-    def __init__(self, kind: type[Op]) -> None:
-        self._kind = kind
 
-    def __enter__(self) -> None:
-        """Nothing to do yet."""
-
-    def __exit__(self, kind: object, problem: object, trace: object) -> None:
-        if isinstance(problem, FlourError):
-            problem.where = problem.where or str(here())
-            problem.hint = problem.hint or self._kind.summary()
+def _at_the_call(problem: FlourError, kind: type[Op]) -> None:
+    """Make a mistake the caller's; what the operator does is the last of hints."""
+    problem.where = problem.where or str(here())
+    problem.hint = problem.hint or kind.summary()
 
 
 def outputs(**flows: Flow) -> Flow:
@@ -365,9 +418,7 @@ def with_origins(outputs: Mapping[str, Node], origins: Mapping[Node, Iterable[Or
 
 def source(name: str, kind: Type) -> Flow:
     """A named input of a program."""
-    with _AtTheCall(Source):
-        op = Source(name, kind)
-    return apply(op)
+    return _applied(Source, (), name, kind)
 
 
 def without_unread(program: Flow) -> Flow:
@@ -438,8 +489,8 @@ def column(record: Flow, label: str) -> Flow:
         if item.op.name == "ParseCsv" and (
             isinstance(kind, Text) or getattr(kind, "dtype", "") == "string"
         ):
-            return ours("CsvField")(**item.op.fields(), column=label)(record.input(0))
-    return ours("Field")(label)(record)
+            return _applied(ours("CsvField"), (record.input(0),), **item.op.fields(), column=label)
+    return _applied(ours("Field"), (record,), label)
 
 
 def columns(record: Flow, labels: Sequence[str]) -> Flow:
@@ -461,7 +512,7 @@ def columns(record: Flow, labels: Sequence[str]) -> Flow:
                 else:
                     parts.append(part.select(picked))
             return parts[0].concat(*parts[1:]) if len(parts) > 1 else parts[0]
-    return ours("Pick")(labels)(record)
+    return _applied(ours("Pick"), (record,), labels)
 
 
 def _spots(bundle: Flow) -> dict[str, tuple[int, int]]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from flour.language.fluent_numbers import Numbers, plain
 
 if TYPE_CHECKING:
-    from flour.language.flow import Flow
+    from typing import Self  # Python 3.11
 
 
 class Fluent(Numbers):
@@ -38,15 +38,15 @@ class Fluent(Numbers):
         "The document in upper case, by Unicode's full rules (which may change its length).",
     )
 
-    def barycentre(self, places: Flow, points: ArrayLike, reg: float) -> Flow:
+    def barycentre(self, places: Self, points: ArrayLike, reg: float) -> Self:
         """The weights with which some rows of `points` add up to x as nearly as they can."""
         return self._apply("Barycentre", (places,), points, reg)
 
-    def bins(self, edges: ArrayLike, starts: ArrayLike) -> Flow:
+    def bins(self, edges: ArrayLike, starts: ArrayLike) -> Self:
         """The number of its column's edges that x has reached (int64): edge <= x; NaN reaches all."""
         return self._apply("Bins", (), edges, starts)
 
-    def cast_like(self, y: Flow) -> Flow:
+    def cast_like(self, y: Self) -> Self:
         """x in the dtype of y, as arithmetic in place (`y += x`) leaves it."""
         return self._apply("CastLike", (y,))
 
@@ -59,7 +59,7 @@ class Fluent(Numbers):
         unknown: ArrayLike,
         *,
         strict: bool = False,
-    ) -> Flow:
+    ) -> Self:
         """The code of each number among its column's values (int64): `missing` for NaN."""
         return self._apply("Categorise", (), values, codes, starts, missing, unknown, strict)
 
@@ -73,7 +73,7 @@ class Fluent(Numbers):
         unknown: ArrayLike,
         *,
         strict: bool = False,
-    ) -> Flow:
+    ) -> Self:
         """The code of each string among its column's texts; `missing` for NaN, `none` for None."""
         return self._apply(
             "CategoriseText", (), texts, codes, starts, none, missing, unknown, strict
@@ -87,175 +87,175 @@ class Fluent(Numbers):
         dtype: str = "float64",
         *,
         within_words: bool = False,
-    ) -> Flow:
+    ) -> Self:
         """The count of each run of `low` to `high` characters that is in the vocabulary."""
         return self._apply("CharNgrams", (), vocabulary, low, high, within_words, dtype)
 
-    def circular_convolve(self, y: Flow) -> Flow:
+    def circular_convolve(self, y: Self) -> Self:
         """The circular convolution of two vectors: the inverse transform of the product of spectra."""
         return self._apply("CircularConvolve", (y,))
 
-    def closeness(self, among: Flow) -> Flow:
+    def closeness(self, among: Self) -> Self:
         """1 / distance for each neighbour; if any distance is zero, those get 1 and the others 0."""
         return self._apply("Closeness", (among,))
 
-    def concat(self, *others: Flow) -> Flow:
+    def concat(self, *others: Self) -> Self:
         """The inputs side by side; a scalar is one column. Sparse if any input is."""
         return self._apply("Concat", others)
 
-    def couple_pairs(self, classes: int) -> Flow:
+    def couple_pairs(self, classes: int) -> Self:
         """Class probabilities that agree best with those of each pair of classes."""
         return self._apply("CouplePairs", (), classes)
 
-    def descend(self, left: ArrayLike, right: ArrayLike) -> Flow:
+    def descend(self, left: ArrayLike, right: ArrayLike) -> Self:
         """The leaf a row reaches: at node j it goes right if column j is above zero, else left."""
         return self._apply("Descend", (), left, right)
 
     def distances(
         self, points: ArrayLike, metric: str, p: float = 2.0, weights: ArrayLike = ()
-    ) -> Flow:
+    ) -> Self:
         """The distance to each point by a named metric, column after column, in float64."""
         return self._apply("Distances", (), points, metric, p, weights)
 
-    def drop_words(self, words: Sequence[str]) -> Flow:
+    def drop_words(self, words: Sequence[str]) -> Self:
         """The words that are not in a list (of stop words)."""
         return self._apply("DropWords", (), words)
 
-    def duels(self, confidence: Flow, classes: int) -> Flow:
+    def duels(self, confidence: Self, classes: int) -> Self:
         """Per class, its wins over the others one against one, confidences breaking ties."""
         return self._apply("Duels", (confidence,), classes)
 
-    def element(self, column: int) -> Flow:
+    def element(self, column: int) -> Self:
         """One column of a vector as a scalar."""
         return self._apply("Element", (), column)
 
-    def fill(self, values: ArrayLike, *, scalar: bool = False) -> Flow:
+    def fill(self, values: ArrayLike, *, scalar: bool = False) -> Self:
         """Constant values for every row; the input gives only the number of rows."""
         return self._apply("Fill", (), values, scalar)
 
-    def first_characters(self, most: int) -> Flow:
+    def first_characters(self, most: int) -> Self:
         """The document's first characters, `most` of them."""
         return self._apply("FirstCharacters", (), most)
 
-    def first_words(self, most: int) -> Flow:
+    def first_words(self, most: int) -> Self:
         """The first words, `most` of them."""
         return self._apply("FirstWords", (), most)
 
-    def gather(self, places: Flow) -> Flow:
+    def gather(self, places: Self) -> Self:
         """The columns of one vector that another vector of numbers picks, row by row."""
         return self._apply("Gather", (places,))
 
-    def hashed_values(self, width: int, dtype: str = "float64", *, signed: bool = True) -> Flow:
+    def hashed_values(self, width: int, dtype: str = "float64", *, signed: bool = True) -> Self:
         """Numbers added up in the columns their names hash to; half negated with `signed`."""
         return self._apply("HashedValues", (), width, signed, dtype)
 
     def hashing(
         self, width: int, dtype: str = "float64", *, signed: bool = True, binary: bool = False
-    ) -> Flow:
+    ) -> Self:
         """Words added up in the column their hash names; half of them negated with `signed`."""
         return self._apply("Hashing", (), width, signed, binary, dtype)
 
     def impute_in_turn(
         self,
-        filled: Flow,
+        filled: Self,
         targets: ArrayLike,
         weights: ArrayLike,
         biases: ArrayLike,
         low: ArrayLike,
         high: ArrayLike,
-    ) -> Flow:
+    ) -> Self:
         """`filled`, its columns recomputed in turn from all others wherever x is NaN."""
         return self._apply("ImputeInTurn", (filled,), targets, weights, biases, low, high)
 
     def impute_nearest(
         self, points: ArrayLike, means: ArrayLike, count: int, *, closeness: bool = False
-    ) -> Flow:
+    ) -> Self:
         """x, and where it is NaN the mean of that column over the nearest rows of a table."""
         return self._apply("ImputeNearest", (), points, means, count, closeness)
 
-    def impute_text(self, marker: str, text: Sequence[str], values: Sequence[str]) -> Flow:
+    def impute_text(self, marker: str, text: Sequence[str], values: Sequence[str]) -> Self:
         """The string, or its column's value where it is missing."""
         return self._apply("ImputeText", (), marker, text, values)
 
-    def is_missing_text(self, marker: str, text: Sequence[str]) -> Flow:
+    def is_missing_text(self, marker: str, text: Sequence[str]) -> Self:
         """True if a string is missing: is the marker."""
         return self._apply("IsMissingText", (), marker, text)
 
-    def join(self, separator: str = " ") -> Flow:
+    def join(self, separator: str = " ") -> Self:
         """The words as one document, with a separator between them."""
         return self._apply("Join", (), separator)
 
-    def linear(self, weights: ArrayLike, bias: ArrayLike) -> Flow:
+    def linear(self, weights: ArrayLike, bias: ArrayLike) -> Self:
         """x @ weights.T + bias: one output per row of `weights`, in numpy's promoted dtype."""
         return self._apply("Linear", (), weights, bias)
 
-    def look_up(self, table: ArrayLike, starts: ArrayLike, other: ArrayLike) -> Flow:
+    def look_up(self, table: ArrayLike, starts: ArrayLike, other: ArrayLike) -> Self:
         """The entry of each column's own table for its code; `other` for a code out of range."""
         return self._apply("LookUp", (), table, starts, other)
 
-    def matches_whole(self, pattern: str) -> Flow:
+    def matches_whole(self, pattern: str) -> Self:
         """True if a string matches a regular expression from its first character to its last."""
         return self._apply("MatchesWhole", (), pattern)
 
-    def matching_pursuit(self, gram: ArrayLike, atoms: int) -> Flow:
+    def matching_pursuit(self, gram: ArrayLike, atoms: int) -> Self:
         """Coefficients of at most `atoms` atoms, found greedily, from a row's products with all atoms."""
         return self._apply("MatchingPursuit", (), gram, atoms)
 
-    def named_values(self, vocabulary: Sequence[str], dtype: str = "float64") -> Flow:
+    def named_values(self, vocabulary: Sequence[str], dtype: str = "float64") -> Self:
         """The numbers of the vocabulary's names, a column for each; those of one name are added up."""
         return self._apply("NamedValues", (), vocabulary, dtype)
 
-    def narrow(self, labels: Sequence[str]) -> Flow:
+    def narrow(self, labels: Sequence[str]) -> Self:
         """Some columns of a record, in this order, still as a record."""
         return self._apply("Narrow", (), labels)
 
-    def nearest(self, count: int, *, heap: bool = False) -> Flow:
+    def nearest(self, count: int, *, heap: bool = False) -> Self:
         """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last."""
         return self._apply("Nearest", (), count, heap)
 
-    def one_hot_codes(self, starts: ArrayLike, dtype: str = "float64") -> Flow:
+    def one_hot_codes(self, starts: ArrayLike, dtype: str = "float64") -> Self:
         """A one in the column of each code, zeros elsewhere (sparse); none for a code out of range."""
         return self._apply("OneHot", (), starts, dtype)
 
     def parse_csv(
         self, labels: Sequence[str], kinds: tuple[object, ...], separator: str = ","
-    ) -> Flow:
+    ) -> Self:
         """One CSV record per row as named columns; quoting as RFC 4180 has it."""
         return self._apply("ParseCsv", (), labels, kinds, separator)
 
-    def phrases(self, low: int = 1, high: int = 1) -> Flow:
+    def phrases(self, low: int = 1, high: int = 1) -> Self:
         """All phrases of `low` to `high` words, as words themselves."""
         return self._apply("Phrases", (), low, high)
 
     def products(
         self, left: ArrayLike, right: ArrayLike, skip: int = 0, *, bias: bool = False
-    ) -> Flow:
+    ) -> Self:
         """The columns, then the product of terms left[i] and right[i] for each i; `skip` left out."""
         return self._apply("Products", (), left, right, skip, bias)
 
     def ranks(
         self, quantiles: ArrayLike, ranks: ArrayLike, margin: float = 0.0, *, sparse: bool = False
-    ) -> Flow:
+    ) -> Self:
         """The rank of each number among its column's quantiles, from 0 to 1."""
         return self._apply("Ranks", (), quantiles, ranks, margin, sparse)
 
-    def runs(self, low: int = 1, high: int = 1, *, within_words: bool = False) -> Flow:
+    def runs(self, low: int = 1, high: int = 1, *, within_words: bool = False) -> Self:
         """All runs of `low` to `high` characters, as words."""
         return self._apply("Runs", (), low, high, within_words)
 
-    def scatter(self, values: Flow, width: int) -> Flow:
+    def scatter(self, values: Self, width: int) -> Self:
         """A sparse vector of `width` columns, each value in the column that `places` gives it."""
         return self._apply("Scatter", (values,), width)
 
-    def select(self, columns: ArrayLike) -> Flow:
+    def select(self, columns: ArrayLike) -> Self:
         """Columns by number, in this order; a column may be picked more than once."""
         return self._apply("Select", (), columns)
 
-    def shortest_way(self, distances: Flow, table: ArrayLike) -> Flow:
+    def shortest_way(self, distances: Self, table: ArrayLike) -> Self:
         """The way to each column of a table by the best of some rows: their distance plus the table's."""
         return self._apply("ShortestWay", (distances,), table)
 
-    def solve_lower(self, matrix: ArrayLike) -> Flow:
+    def solve_lower(self, matrix: ArrayLike) -> Self:
         """The y for which matrix @ y = x; the matrix is lower triangular."""
         return self._apply("SolveLower", (), matrix)
 
@@ -267,35 +267,35 @@ class Fluent(Numbers):
         degree: int,
         beyond: str,
         keep: int,
-    ) -> Flow:
+    ) -> Self:
         """The B-splines of each column over its knots, as many as `ends` has; NaN gives zeros."""
         return self._apply("Splines", (), knots, bounds, ends, degree, beyond, keep)
 
-    def split(self, separator: str = ",") -> Flow:
+    def split(self, separator: str = ",") -> Self:
         """The document cut at every separator; the pieces may be empty."""
         return self._apply("Split", (), separator)
 
-    def spread_distances(self, centres: ArrayLike, spreads: ArrayLike) -> Flow:
+    def spread_distances(self, centres: ArrayLike, spreads: ArrayLike) -> Self:
         """The sum over columns of (x - centre)^2 / spread, for each row of `centres`."""
         return self._apply("SpreadDistances", (), centres, spreads)
 
-    def squared_distances(self, points: ArrayLike) -> Flow:
+    def squared_distances(self, points: ArrayLike) -> Self:
         """|x|^2 - 2 x.y + |y|^2 for each point y, never below zero, computed in float64."""
         return self._apply("SquaredDistances", (), points)
 
-    def strip_accents(self, *, ascii: bool = False) -> Flow:
+    def strip_accents(self, *, ascii: bool = False) -> Self:
         """The document decomposed (NFKD), without its combining marks, or without all but ASCII."""
         return self._apply("StripAccents", (), ascii)
 
-    def sum_of_entries(self, table: ArrayLike, starts: ArrayLike) -> Flow:
+    def sum_of_entries(self, table: ArrayLike, starts: ArrayLike) -> Self:
         """The sum over columns of a table's row, picked by that column's whole number."""
         return self._apply("SumOfEntries", (), table, starts)
 
-    def sum_runs(self, run: int) -> Flow:
+    def sum_runs(self, run: int) -> Self:
         """The sum of every `run` consecutive columns."""
         return self._apply("SumRuns", (), run)
 
-    def tally(self, weights: ArrayLike, against: ArrayLike, classes: int) -> Flow:
+    def tally(self, weights: ArrayLike, against: ArrayLike, classes: int) -> Self:
         """Per class, the weights of the columns that name it plus the `against` of those that do not."""
         return self._apply("Tally", (), weights, against, classes)
 
@@ -306,36 +306,36 @@ class Fluent(Numbers):
         places: ArrayLike = (),
         weights: ArrayLike = (),
         dtype: str = "float32",
-    ) -> Flow:
+    ) -> Self:
         """The mean of the rows that a table has for the words; zeros for a list without any."""
         return self._apply("TokenMean", (), vocabulary, rows, places, weights, dtype)
 
-    def tokenize(self, pattern: str = "(?u)\\b\\w\\w+\\b") -> Flow:
+    def tokenize(self, pattern: str = "(?u)\\b\\w\\w+\\b") -> Self:
         """The document's words: every match of a regular expression, or of its one group."""
         return self._apply("Tokenize", (), pattern)
 
-    def topic_weights(self, words: ArrayLike, prior: float, tolerance: float, rounds: int) -> Flow:
+    def topic_weights(self, words: ArrayLike, prior: float, tolerance: float, rounds: int) -> Self:
         """The weight of each topic (a row of `words`) in a document of word counts, not normalised."""
         return self._apply("TopicWeights", (), words, prior, tolerance, rounds)
 
-    def votes(self, weights: Flow, classes: int) -> Flow:
+    def votes(self, weights: Self, classes: int) -> Self:
         """The total weight of each of `classes` codes, from codes and (if given) their weights."""
         return self._apply("Votes", (weights,), classes)
 
-    def weighted_median(self, weights: ArrayLike) -> Flow:
+    def weighted_median(self, weights: ArrayLike) -> Self:
         """The smallest column at which the columns in ascending order hold half of all weight."""
         return self._apply("WeightedMedian", (), weights)
 
-    def where(self, yes: Flow, no: Flow) -> Flow:
+    def where(self, yes: Self, no: Self) -> Self:
         """`yes` where x is true, else `no`: column by column, scalars meet every column."""
         return self._apply("Where", (yes, no))
 
     def word_ngrams(
         self, vocabulary: Sequence[str], low: int = 1, high: int = 1, dtype: str = "float64"
-    ) -> Flow:
+    ) -> Self:
         """The count of each phrase of the vocabulary, `low` to `high` words long."""
         return self._apply("WordNgrams", (), vocabulary, low, high, dtype)
 
-    def word_numbers(self, vocabulary: Sequence[str], most: int) -> Flow:
+    def word_numbers(self, vocabulary: Sequence[str], most: int) -> Self:
         """The numbers of the first words in a vocabulary, `most` of them; -1 behind the last one."""
         return self._apply("WordNumbers", (), vocabulary, most)

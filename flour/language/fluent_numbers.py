@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
-    from flour.language.flow import Flow
+    from typing import Self  # Python 3.11
+
+N = TypeVar("N", bound="Numbers")
 
 
-def plain(operator: str, meaning: str) -> Callable[[Numbers], Flow]:
+def plain(operator: str, meaning: str) -> Callable[[N], N]:
     """The method of an operator that has no parameters and no other inputs."""
 
-    def method(self: Numbers) -> Flow:
+    def method(self: N) -> N:
         return self._apply(operator, ())
 
     method.__doc__ = meaning
@@ -28,7 +30,7 @@ class Numbers:
 
     def _apply(
         self, name: str, others: Sequence[Numbers], *values: object, **fields: object
-    ) -> Flow:
+    ) -> Self:
         """The flow of this operator over self and others; a flow knows how."""
         raise NotImplementedError
 
@@ -90,138 +92,138 @@ class Numbers:
     tanh = plain("Tanh", "The hyperbolic tangent of x.")
     trunc = plain("Trunc", "x without its fraction.")
 
-    def above(self, y: Flow) -> Flow:
+    def above(self, y: Self) -> Self:
         """True if x > y; never for NaN."""
         return self._apply("Above", (y,))
 
-    def add(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
+    def add(self, operand: ArrayLike, *, wide: bool = False) -> Self:
         """x + operand, column by column."""
         return self._apply("Add", (), operand, wide)
 
-    def as_float(self, dtype: str = "float64") -> Flow:
+    def as_float(self, dtype: str = "float64") -> Self:
         """Ints and bools become float64, floats stay what they are (what check_array does)."""
         return self._apply("AsFloat", (), dtype)
 
-    def binarize(self, threshold: float) -> Flow:
+    def binarize(self, threshold: float) -> Self:
         """1 where x > threshold, else 0, in x's own dtype."""
         return self._apply("Binarize", (), threshold)
 
-    def both(self, y: Flow) -> Flow:
+    def both(self, y: Self) -> Self:
         """True if x and y are both true."""
         return self._apply("Both", (y,))
 
-    def box_cox(self, exponents: ArrayLike) -> Flow:
+    def box_cox(self, exponents: ArrayLike) -> Self:
         """The Box-Cox power transform, in float64; NaN below zero."""
         return self._apply("BoxCox", (), exponents)
 
-    def cast(self, dtype: str) -> Flow:
+    def cast(self, dtype: str) -> Self:
         """The values in another dtype, converted as numpy's astype does."""
         return self._apply("Cast", (), dtype)
 
-    def chi_wave(self, step: int, interval: float, *, sine: bool) -> Flow:
+    def chi_wave(self, step: int, interval: float, *, sine: bool) -> Self:
         """One component of the additive chi-squared kernel's feature map; zero stays zero."""
         return self._apply("ChiWave", (), step, interval, sine)
 
-    def clip(self, low: ArrayLike, high: ArrayLike) -> Flow:
+    def clip(self, low: ArrayLike, high: ArrayLike) -> Self:
         """x limited to [low, high], column by column; NaN stays NaN."""
         return self._apply("Clip", (), low, high)
 
-    def divide(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
+    def divide(self, operand: ArrayLike, *, wide: bool = False) -> Self:
         """x / operand, column by column."""
         return self._apply("Divide", (), operand, wide)
 
-    def either(self, y: Flow) -> Flow:
+    def either(self, y: Self) -> Self:
         """True if x or y is true, or both are."""
         return self._apply("Either", (y,))
 
-    def equal(self, operand: ArrayLike) -> Flow:
+    def equal(self, operand: ArrayLike) -> Self:
         """True if x == operand, column by column; never for NaN."""
         return self._apply("Equal", (), operand)
 
-    def greater(self, operand: ArrayLike) -> Flow:
+    def greater(self, operand: ArrayLike) -> Self:
         """True if x > operand, column by column; never for NaN."""
         return self._apply("Greater", (), operand)
 
-    def greater_equal(self, operand: ArrayLike) -> Flow:
+    def greater_equal(self, operand: ArrayLike) -> Self:
         """True if x >= operand, column by column; never for NaN."""
         return self._apply("GreaterEqual", (), operand)
 
-    def impute(self, marker: float, values: ArrayLike) -> Flow:
+    def impute(self, marker: float, values: ArrayLike) -> Self:
         """x, or its column's value where x is missing."""
         return self._apply("Impute", (), marker, values)
 
-    def interpolate(self, knots: ArrayLike, heights: ArrayLike) -> Flow:
+    def interpolate(self, knots: ArrayLike, heights: ArrayLike) -> Self:
         """The height at x of the straight lines between (knots, heights); NaN outside them."""
         return self._apply("Interpolate", (), knots, heights)
 
-    def is_missing(self, marker: float) -> Flow:
+    def is_missing(self, marker: float) -> Self:
         """True if x is missing: is the marker."""
         return self._apply("IsMissing", (), marker)
 
-    def less(self, operand: ArrayLike) -> Flow:
+    def less(self, operand: ArrayLike) -> Self:
         """True if x < operand, column by column; never for NaN."""
         return self._apply("Less", (), operand)
 
-    def less_equal(self, operand: ArrayLike) -> Flow:
+    def less_equal(self, operand: ArrayLike) -> Self:
         """True if x <= operand, column by column; never for NaN."""
         return self._apply("LessEqual", (), operand)
 
-    def maximum(self, y: Flow) -> Flow:
+    def maximum(self, y: Self) -> Self:
         """The larger of two flows, column by column; NaN if either is NaN."""
         return self._apply("Maximum", (y,))
 
-    def minus(self, y: Flow) -> Flow:
+    def minus(self, y: Self) -> Self:
         """x - y of two flows; a scalar meets every column."""
         return self._apply("Minus", (y,))
 
-    def multiply(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
+    def multiply(self, operand: ArrayLike, *, wide: bool = False) -> Self:
         """x * operand, column by column."""
         return self._apply("Multiply", (), operand, wide)
 
-    def norm(self, kind: str) -> Flow:
+    def norm(self, kind: str) -> Self:
         """The length of the vector: l1, l2 or max norm (the largest magnitude)."""
         return self._apply("Norm", (), kind)
 
-    def not_equal(self, operand: ArrayLike) -> Flow:
+    def not_equal(self, operand: ArrayLike) -> Self:
         """True if x != operand, column by column; always for NaN."""
         return self._apply("NotEqual", (), operand)
 
-    def one_if_tiny(self, epsilons: float) -> Flow:
+    def one_if_tiny(self, epsilons: float) -> Self:
         """x, or 1 where x is 0 or below `epsilons` of its float width: safe to divide by."""
         return self._apply("OneIfTiny", (), epsilons)
 
-    def over(self, y: Flow) -> Flow:
+    def over(self, y: Self) -> Self:
         """x / y of two flows; a scalar meets every column, and a sparse x over a scalar stays sparse."""
         return self._apply("Over", (y,))
 
-    def plus(self, y: Flow) -> Flow:
+    def plus(self, y: Self) -> Self:
         """x + y of two flows; a scalar meets every column."""
         return self._apply("Plus", (y,))
 
-    def power(self, exponent: float) -> Flow:
+    def power(self, exponent: float) -> Self:
         """x ** exponent: NaN where x is below zero and the exponent is not whole."""
         return self._apply("Power", (), exponent)
 
-    def quotient(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
+    def quotient(self, operand: ArrayLike, *, wide: bool = False) -> Self:
         """operand / x, column by column (`1 / flow` is written so)."""
         return self._apply("Quotient", (), operand, wide)
 
-    def subtract(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
+    def subtract(self, operand: ArrayLike, *, wide: bool = False) -> Self:
         """x - operand, column by column."""
         return self._apply("Subtract", (), operand, wide)
 
-    def times(self, y: Flow) -> Flow:
+    def times(self, y: Self) -> Self:
         """x * y of two flows; a scalar meets every column, and a sparse x stays sparse."""
         return self._apply("Times", (y,))
 
-    def undo_box_cox(self, exponents: ArrayLike) -> Flow:
+    def undo_box_cox(self, exponents: ArrayLike) -> Self:
         """The number whose Box-Cox transform is x, an exponent a column, in float64."""
         return self._apply("UndoBoxCox", (), exponents)
 
-    def undo_yeo_johnson(self, exponents: ArrayLike) -> Flow:
+    def undo_yeo_johnson(self, exponents: ArrayLike) -> Self:
         """The number whose Yeo-Johnson transform is x, an exponent a column, in the wider width."""
         return self._apply("UndoYeoJohnson", (), exponents)
 
-    def yeo_johnson(self, exponents: ArrayLike) -> Flow:
+    def yeo_johnson(self, exponents: ArrayLike) -> Self:
         """The Yeo-Johnson power transform, in the wider float width."""
         return self._apply("YeoJohnson", (), exponents)

@@ -177,7 +177,7 @@ def _choice(conditions: Sequence[Flow], values: Sequence[Any]) -> Flow:
     return made
 
 
-def _constant(like: Flow, condition: Flow, value: Any) -> Flow:
+def _constant(like: Flow, condition: Flow, value: object) -> Flow:
     """A value of a choice as a flow, which reads no branch."""
     if isinstance(value, Flow):
         return value
@@ -355,10 +355,10 @@ def _table(label: Flow) -> list[Any]:
 def fetch(  # noqa: PLR0913 (each has a default)
     coroutine: Callable[..., Any] | Sequence[Callable[..., Any] | Function],
     *reads: Flow,
-    gives: Any,
+    gives: object,
     timeout: float | None = FETCH_SECONDS,
     deadline: float | None = None,
-    otherwise: Any = None,
+    otherwise: object = None,
     retries: int = 0,
     backoff: float = 0.05,
     limit: int | None = None,

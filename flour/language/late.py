@@ -18,7 +18,7 @@ from flour.core.node import Node, node
 from flour.core.op import REGISTRY
 from flour.core.provenance import here
 from flour.core.types import Later
-from flour.language.flow import Flow
+from flour.language.flow import Flow, LateFlow
 
 #: Attributes that work on a flow whatever its types are.
 _AS_USUAL = frozenset({"digest", "inputs", "named", "node", "nodes", "on", "origins", "rebuilt"})
@@ -28,12 +28,6 @@ _SIGNS = (
     *("radd", "rsub", "rmul", "rtruediv", "rmod", "rpow", "rand", "ror", "rxor", "rlshift"),
     *("rrshift", "eq", "ne", "lt", "le", "gt", "ge", "neg", "abs", "invert", "getitem"),
 )
-
-
-class LateFlow(Flow):
-    """A program that names models; it runs when a runtime has put them in: see `link`."""
-
-    __slots__ = ()
 
 
 def deferred(word: str, *given: object) -> Flow:
@@ -46,7 +40,7 @@ def deferred(word: str, *given: object) -> Flow:
     return Flow({"output": node(op, [flow.node for flow in flows])}, here(), tuple(flows))
 
 
-def _encoded(value: Any, flows: list[Flow], arrays: list[Any]) -> object:  # noqa: PLR0911 (one for each kind)
+def _encoded(value: object, flows: list[Flow], arrays: list[Any]) -> object:  # noqa: PLR0911 (one for each kind)
     """An argument as data."""
     match value:
         case Flow():
@@ -77,7 +71,7 @@ def _encoded(value: Any, flows: list[Flow], arrays: list[Any]) -> object:  # noq
 def said(
     word: str,
     arguments: tuple[Any, ...],
-    arrays: Any,
+    arrays: object,
     flows: list[Flow],
     functions: Mapping[str, Callable[..., Flow]],
 ) -> Flow:

@@ -52,7 +52,7 @@ def call(url: str, *, inputs: Mapping[str, Flow], output: str, gives: Any, **pol
     return fetch(ask, *inputs.values(), gives=gives, **policy)
 
 
-def _tensor(name: str, value: Any) -> dict[str, Any]:
+def _tensor(name: str, value: object) -> dict[str, Any]:
     if isinstance(value, np.ndarray):
         shape, data = [1, len(value)], value.tolist()
         return {"name": name, "shape": shape, "datatype": "FP64", "data": data}

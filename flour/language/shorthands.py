@@ -16,7 +16,7 @@ from flour.core.types import Text, Type, Vector
 from flour.language.fluent import Fluent
 
 if TYPE_CHECKING:
-    from flour.language.flow import Flow
+    from typing import Self  # Python 3.11
 
 
 class Shorthands(Fluent):
@@ -30,21 +30,21 @@ class Shorthands(Fluent):
         def type(self) -> Type:
             """The type of the flow's one output."""
 
-    def scale(self, mean: ArrayLike, deviation: ArrayLike) -> Flow:
+    def scale(self, mean: ArrayLike, deviation: ArrayLike) -> Self:
         """(x - mean) / deviation, column by column."""
         return self.as_float().subtract(mean).divide(deviation)
 
-    def mean(self) -> Flow:
+    def mean(self) -> Self:
         """The mean of all columns."""
         count = self._count()
         return self.as_float().sum().divide(count)
 
-    def var(self, ddof: int = 0) -> Flow:
+    def var(self, ddof: int = 0) -> Self:
         """The variance of all columns: the mean square of what they differ from their mean by."""
         count, x = self._count(ddof), self.as_float()
         return x.minus(x.mean()).square().sum().divide(count - ddof)
 
-    def std(self, ddof: int = 0) -> Flow:
+    def std(self, ddof: int = 0) -> Self:
         """The standard deviation of all columns."""
         return self.var(ddof).sqrt()
 
@@ -60,7 +60,7 @@ class Shorthands(Fluent):
             )
         return int(width)
 
-    def bins(self, edges: Any, starts: ArrayLike | None = None) -> Flow:
+    def bins(self, edges: Any, starts: ArrayLike | None = None) -> Self:
         """The number of edges that x has reached (int64): edge <= x; NaN reaches all.
 
         `edges` is a list of ascending numbers for one value, a list of those for a vector: one for
@@ -76,7 +76,7 @@ class Shorthands(Fluent):
             return super().bins(flat, cuts)
         return self.as_vector().bins(flat, cuts).element(0)
 
-    def trees(self, trees: Sequence[Any], base: ArrayLike = 0.0, *, mean: bool = False) -> Flow:
+    def trees(self, trees: Sequence[Any], base: ArrayLike = 0.0, *, mean: bool = False) -> Self:
         """The sum (or the mean) of the leaves that a row reaches in decision trees, plus `base`.
 
         A tree is a nested dict: {"column": 2, "at_most": 0.5, "left": 1.0, "right": {...}}; see
@@ -90,7 +90,7 @@ class Shorthands(Fluent):
         count = len(trees) if mean else 0
         return self._apply("Trees", (), **table, target=target, base=offsets, divisor=count)
 
-    def ordinal(self, categories: Sequence[Any], *, unknown: int = -1) -> Flow:
+    def ordinal(self, categories: Sequence[Any], *, unknown: int = -1) -> Self:
         """The place of each value among the categories; `unknown` for one that is not there.
 
         Of a vector, `categories` is a list of lists: one for each column.
@@ -106,9 +106,9 @@ class Shorthands(Fluent):
         values = np.concatenate([np.asarray(r)[o] for r, o in zip(runs, order, strict=True)])
         return self.categorise(values, np.concatenate(order), starts, none, none)
 
-    def isin(self, values: Sequence[Any]) -> Flow:
+    def isin(self, values: Sequence[Any]) -> Self:
         """True if x is one of these values, column by column; NaN and missing strings never are."""
-        fine = _listed(values)
+        fine = is_listed(values)
         if not fine or any(isinstance(each, str) != holds_text(self.type) for each in values):
             raise ParameterError(
                 f"values of {self.type} are compared with a list of such values",
@@ -123,70 +123,12 @@ class Shorthands(Fluent):
         width = getattr(self.type, "width", None)
         return self.ordinal(distinct if width is None else [distinct] * width).greater_equal(0)
 
-    def one_hot(self, categories: Sequence[Any]) -> Flow:
+    def one_hot(self, categories: Sequence[Any]) -> Self:
         """A column for each category (of each column), with a one where the value is that one."""
         codes = self.ordinal(categories)
         runs = _runs(self.type, categories)
         codes = codes if isinstance(codes.type, Vector) else codes.as_vector()
         return codes.one_hot_codes(_starts(runs))
-
-    def linear_regressor(self, weights: ArrayLike, bias: ArrayLike = 0.0) -> Flow:
-        """A program that answers `value`: weights times x plus bias, one number or several."""
-        rows, offsets = _rows(weights, bias)
-        found = self.linear(rows, offsets)
-        return (found.element(0) if len(rows) == 1 else found).named("value")
-
-    def linear_classifier(
-        self, weights: ArrayLike, bias: ArrayLike = 0.0, *, classes: Sequence[object]
-    ) -> Flow:
-        """A program that answers `label` and `scores`.
-
-        Two classes need one row of weights: above zero is the second class. More need a row for
-        each class, and the largest score wins.
-        """
-        from flour.language.flow import outputs
-
-        label, scores = self._decided(weights, bias, classes)
-        return outputs(label=label, scores=scores)
-
-    def logistic_classifier(
-        self, weights: ArrayLike, bias: ArrayLike = 0.0, *, classes: Sequence[object]
-    ) -> Flow:
-        """A linear classifier that also answers `probabilities`: a sigmoid, or a softmax."""
-        from flour.language.flow import outputs
-
-        label, scores = self._decided(weights, bias, classes)
-        if len(classes) > 2:
-            probabilities = scores.softmax()
-        else:
-            second = scores.sigmoid()
-            probabilities = second.one_minus().concat(second)
-        return outputs(label=label, probabilities=probabilities, scores=scores)
-
-    def _decided(
-        self, weights: ArrayLike, bias: ArrayLike, classes: Sequence[object]
-    ) -> tuple[Flow, Flow]:
-        """The label and the scores of a linear classifier."""
-        if not _listed(classes):
-            raise ParameterError(
-                "the classes are a list of labels",
-                where=str(here()),
-                found=repr(classes)[:60],
-                hint="classes=['no', 'yes']",
-            )
-        rows, offsets = _rows(weights, bias)
-        if len(classes) < 2 or len(rows) != (1 if len(classes) == 2 else len(classes)):
-            raise ParameterError(
-                "two classes need one row of weights, more need one for each class",
-                where=str(here()),
-                found=f"{len(rows)} rows for {len(classes)} classes",
-                hint="weights of shape (1, columns), or (classes, columns)",
-            )
-        scores = self.linear(rows, offsets)
-        if len(classes) > 2:
-            return scores.arg_max().take(classes), scores
-        single = scores.element(0)
-        return single.greater([0.0]).cast("int64").take(classes), single
 
 
 def _starts(runs: Sequence[Sequence[Any]]) -> NDArray[np.int64]:
@@ -196,9 +138,9 @@ def _starts(runs: Sequence[Sequence[Any]]) -> NDArray[np.int64]:
 
 def _runs(kind: object, categories: Sequence[Any]) -> list[Sequence[Any]]:
     """The categories of each column; one value per row has one list of them."""
-    runs = list(categories) if isinstance(kind, Vector) and _listed(categories) else [categories]
+    runs = list(categories) if isinstance(kind, Vector) and is_listed(categories) else [categories]
     for run in runs:
-        if not _listed(run):
+        if not is_listed(run):
             raise _unlisted(run)
     return runs
 
@@ -212,11 +154,12 @@ def _unlisted(found: object) -> ParameterError:
     )
 
 
-def _listed(values: object) -> bool:
+def is_listed(values: object) -> bool:
+    """True for a list of values, and no string."""
     return isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
 
 
-def _rows(weights: ArrayLike, bias: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+def rows_of(weights: ArrayLike, bias: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
     """Weights as one row per output, and one bias for each."""
     rows = np.atleast_2d(np.asarray(weights))
     return rows, np.broadcast_to(np.asarray(bias, dtype=float), (len(rows),)).copy()

@@ -7,7 +7,7 @@ common dtype, and a plain Python number takes the dtype of the flow it meets.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, Union
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,21 +19,22 @@ from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.language.shorthands import Shorthands
 
 if TYPE_CHECKING:
-    from flour.language.flow import Flow
+    from typing import Self  # Python 3.11
 
 #: The other side of an operation on a flow.
-Operand: TypeAlias = Union["Flow", ArrayLike]
+Operand: TypeAlias = Union["Signs", ArrayLike]
+S = TypeVar("S", bound="Signs")
 
 
 def _sign(
     pair: str, fitted: str = "", *, bools: str = "", texts: str = "", turned: bool = False
-) -> Callable[[Any, Operand], Flow]:
+) -> Callable[[S, Operand], S]:
     """The method of a sign: the operator of two flows, and that of a flow and fitted numbers.
 
     `bools` and `texts` are the operators of two flows of those; `turned` swaps the two sides.
     """
 
-    def method(self: Signs, other: Operand) -> Flow:
+    def method(self: S, other: Operand) -> S:
         if isinstance(other, Signs) or not fitted:
             return self._met(other, pair, bools, texts, turned=turned)
         if fitted == "Equal" and holds_text(self.type):
@@ -90,28 +91,28 @@ class Signs(Shorthands):
     #: By identity: two flows of one program are told apart, as `==` cannot tell.
     __hash__ = object.__hash__
 
-    def __ne__(self, other: Operand) -> Flow:  # type: ignore[override]  # a flow, not a bool
+    def __ne__(self, other: Operand) -> Self:  # type: ignore[override]  # a flow, not a bool
         same = isinstance(other, Signs) or holds_text(self.type)
         return ~(self == other) if same else self._apply("NotEqual", (), operand=self._array(other))
 
-    def __rsub__(self, other: ArrayLike) -> Flow:
+    def __rsub__(self, other: ArrayLike) -> Self:
         if not self._floats():
             return self._met(other, "Minus", turned=True)
         return self.negate().add(other)
 
-    def __neg__(self) -> Flow:
+    def __neg__(self) -> Self:
         return self.negate()
 
-    def __abs__(self) -> Flow:
+    def __abs__(self) -> Self:
         return self.abs()
 
-    def __invert__(self) -> Flow:
+    def __invert__(self) -> Self:
         return self._apply("Not" if _dtype(self.type) == "bool" else "BitNot", ())
 
-    def where(self, yes: Operand, no: Operand) -> Flow:
+    def where(self, yes: Operand, no: Operand) -> Self:
         """`yes` where x is true, else `no`: flows, numbers, or two strings."""
         if isinstance(yes, str) and isinstance(no, str):
-            return self.cast("int64").take([no, yes])
+            return self.cast("int64")._apply("TakeText", (), [no, yes])  # noqa: SLF001 (a flow as well)
         sides = [s if isinstance(s, Signs) else self._constant(np.asarray(s)) for s in (yes, no)]
         return self._apply("Where", sides)
 
@@ -143,15 +144,15 @@ class Signs(Shorthands):
 
     def _met(
         self, other: Operand, pair: str, bools: str = "", texts: str = "", *, turned: bool = False
-    ) -> Flow:
+    ) -> Self:
         """The operator of two values, on self and the other."""
-        met = other if isinstance(other, Signs) else self._constant(self._array(other))
+        met: Any = other if isinstance(other, Signs) else self._constant(self._array(other))
         if texts and holds_text(self.type) and holds_text(met.type):
             pair = texts
         elif bools and {_dtype(self.type), _dtype(met.type)} == {"bool"}:
             pair = bools
         first, second = (met, self) if turned else (self, met)
-        made: Flow = first._apply(pair, (second,))  # noqa: SLF001 (a flow as well)
+        made: Self = first._apply(pair, (second,))  # noqa: SLF001 (a flow as well)
         return made
 
     def _floats(self) -> bool:
@@ -159,7 +160,7 @@ class Signs(Shorthands):
         kind = self.type
         return not isinstance(kind, Scalar | Vector) or kind.dtype in (*FLOATS, "string")
 
-    def _array(self, value: Any) -> Any:
+    def _array(self, value: object) -> Any:
         """The numbers that a flow meets; plain Python ones take the flow's dtype if they can."""
         try:
             dtype = _dtype(self.type)
@@ -177,6 +178,6 @@ class Signs(Shorthands):
                 hint="use a flow, a number or an array of numbers; strings meet only strings",
             ) from None
 
-    def _constant(self, values: Any) -> Flow:
+    def _constant(self, values: Any) -> Self:
         """These numbers for every row."""
         return self._apply("Fill", (), values=values.reshape(-1), scalar=values.ndim == 0)

@@ -60,7 +60,7 @@ def record(name: Any = "row", fields: Mapping[str, Any] | None = None, /, **colu
     return source(name, Record(_columns({**(fields or {}), **more} if more else fields)))
 
 
-def type_of(kind: Any) -> Any:
+def type_of(kind: object) -> Any:
     """The type that is meant by a type, by one of Python's, or by `flour.text`."""
     if kind is text:
         return Text()

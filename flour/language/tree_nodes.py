@@ -28,7 +28,7 @@ _COLUMNS = {
 }
 
 
-def tree_table(trees: Any) -> dict[str, Any]:
+def tree_table(trees: object) -> dict[str, Any]:
     """The parameters of `Trees` for these trees: their nodes, roots and the values of leaves."""
     if not isinstance(trees, Sequence) or isinstance(trees, str) or not trees:
         raise _wrong("an ensemble is a list of trees", "trees", trees)
@@ -46,7 +46,7 @@ def tree_table(trees: Any) -> dict[str, Any]:
     return {**table, "roots": np.array(roots, np.int32), "value": np.array(leaves, np.float64)}
 
 
-def _grow(node: Any, where: str, nodes: list[tuple[Any, ...]], leaves: list[list[float]]) -> int:
+def _grow(node: object, where: str, nodes: list[tuple[Any, ...]], leaves: list[list[float]]) -> int:
     """Append a node and all below it, parents first; the number of its row."""
     place = len(nodes)
     if not isinstance(node, Mapping):

@@ -26,6 +26,7 @@ from flour.core.reference import row_count
 from flour.core.sparse import Sparse, densify
 from flour.core.types import Later, Scalar, Type, Vector, promote, width_of
 from flour.data.coerce import coerce
+from flour.language import late  # noqa: F401 (its methods are for the flows of these operators)
 
 if TYPE_CHECKING:
     from asyncio import Future

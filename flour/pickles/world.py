@@ -212,14 +212,14 @@ _PLAIN[("__builtin__", "unicode")] = str
 _PLAIN[("collections", "OrderedDict")] = OrderedDict
 
 
-def _listed(world: World, values: Any = ()) -> list[Any]:
+def _listed(world: World, values: object = ()) -> list[Any]:
     if not isinstance(values, list | tuple | set | frozenset | dict):
         raise Damaged(f"a list is made of a {type(values).__name__}")
     world.pay(len(values))
     return [*values]
 
 
-def _pairs(world: World, values: Any = ()) -> dict[Any, Any]:
+def _pairs(world: World, values: object = ()) -> dict[Any, Any]:
     pairs = [_listed(world, pair) for pair in _listed(world, values)]
     world.keys([key for key, _ in pairs])
     return dict(map(tuple, pairs))

@@ -34,7 +34,7 @@ def plain(values: object) -> list[Any]:
     raise Damaged(f"{type(values).__name__} is no array of pandas that is known")
 
 
-def _of_arrow(held: Any) -> list[Any]:
+def _of_arrow(held: object) -> list[Any]:
     """Strings in Arrow's memory: a bit for each that is there, where it begins, all characters."""
     name, (first, *_) = type(held).__name__, vars(held)["_arguments"]
     if name == "chunked_array":

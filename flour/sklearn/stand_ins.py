@@ -49,19 +49,10 @@ _INNER = (
 )
 #: Arrays with an item, or a column, for each column of the data; to 0.23 nothing else says it.
 _WIDE = (
-    *(
-        "x_mean_",
-        "ranking_",
-        "coef_",
-        "scale_",
-        "data_max_",
-        "center_",
-        "statistics_",
-        "support_vectors_",
-    ),
-    *("components_", "_fit_X", "X_fit_", "X_train_", "centroids_", "theta_", "sigma_", "means_"),
-    *("cluster_centers_", "subcluster_centers_", "variances_", "location_", "quantiles_"),
-    *("lambdas_", "n_bins_", "scores_", "bin_edges_", "training_data_"),
+    *("x_mean_", "ranking_", "coef_", "scale_", "data_max_", "center_", "statistics_"),
+    *("support_vectors_", "components_", "_fit_X", "X_fit_", "X_train_", "centroids_", "theta_"),
+    *("sigma_", "means_", "cluster_centers_", "subcluster_centers_", "variances_", "location_"),
+    *("quantiles_", "lambdas_", "n_bins_", "scores_", "bin_edges_", "training_data_"),
 )
 _READERS = (
     *("best_estimator_", "estimators_", "estimator_", "calibrated_classifiers_", "estimator"),

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.node import Node, node, topological
+from flour.core.node import Node, extents, node, topological
 from flour.core.source import Source
 from flour.core.types import (
     ANYTHING,
@@ -28,7 +28,6 @@ from flour.core.types import (
     Extent,
     Record,
     Type,
-    extents,
     width_of,
 )
 from flour.language.adapters import public_name

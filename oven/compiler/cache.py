@@ -25,12 +25,13 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from objectstore import combine, system
 from objectstore.system import at_fork
 from oven import debug
 from oven.compiler import estimate, levels, machine, packs
+from oven.compiler.machine import MachineCode
 
 #: The folder of the packs that come with a release.
 RELEASED = Path(__file__).parent / "packs"
@@ -59,18 +60,6 @@ class Counters:
     from_packs: int = 0
     from_memory: int = 0
     rebuilt: int = 0
-
-
-class MachineCode(NamedTuple):
-    """One function as relocatable machine code."""
-
-    symbol: str
-    #: The object file, its text in LLVM's language, and what was compiled.
-    code: bytes
-    llvm: str
-    source: str
-    #: Whether numba compiled it, so that its version counts as well.
-    by_numba: bool = False
 
 
 counters = Counters()
@@ -231,13 +220,14 @@ def here(digest: str) -> bool:
 
 def _compile(source: str, name: str, unique: str) -> MachineCode:
     from oven.compiler import driver, native, source_check  # loading code needs no compiler
+    from oven.compiler.intrinsics.vocabulary import vocabulary
 
     text = source.replace(f"def {name}(", f"def {unique}(", 1)
     if source.startswith(machine.PORTABLE):
         from oven.compiler import portable
 
         return portable.compile_source(text, unique)
-    words = native.vocabulary()
+    words = vocabulary()
     # Only the text that runs the stages may call addresses.
     stage = {word for word in words if not word.startswith(_CALLING)}
     source_check.vet(text, unique, words if name == driver.NAME else stage)

@@ -47,7 +47,7 @@ NAME = "run_aside"
 def aside() -> Callable[..., int]:
     """The call of stages that releases the GIL, and sets a flag when they are done."""
 
-    def build(symbol: str) -> cache.MachineCode:
+    def build(symbol: str) -> machine.MachineCode:
         from oven.compiler import native  # loading code needs no compiler
 
         return native.compile_source(SOURCE.replace(f"def {NAME}(", f"def {symbol}(", 1), symbol)

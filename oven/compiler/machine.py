@@ -234,6 +234,18 @@ def version() -> str:
     return "no llvmlite" if llvmlite is None else f"llvmlite {llvmlite.__version__}"
 
 
+class MachineCode(NamedTuple):
+    """One function as relocatable machine code."""
+
+    symbol: str
+    #: The object file, its text in LLVM's language, and what was compiled.
+    code: bytes
+    llvm: str
+    source: str
+    #: Whether numba compiled it, so that its version counts as well.
+    by_numba: bool = False
+
+
 class _Loader:
     """The compiler's loader, for objects that oven.compiler.object_loader does not support.
 

@@ -11,41 +11,19 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import cache
 
 import llvmlite.binding as llvm
 
 from flour.core.parsing import parse_source
 from oven import debug
 from oven.compiler import machine
-from oven.compiler.cache import MachineCode
-from oven.compiler.intrinsics import (
-    blends,
-    chunks,
-    memory,
-    narrow,
-    numbers,
-    slices,
-    sums,
-    tiles,
-    trees,
-    vectors,
-)
+from oven.compiler.intrinsics.vocabulary import vocabulary
 from oven.compiler.kinds import INT64, Mismatch
-from oven.compiler.lowering import Intrinsic, Module
+from oven.compiler.lowering import Module
 from oven.errors import CompileError, NoCompiler
 
 
-@cache
-def vocabulary() -> dict[str, Intrinsic | int]:
-    """The names emitted code may use."""
-    made: dict[str, Intrinsic | int] = {}
-    for module in (numbers, memory, vectors, trees, slices, tiles, sums, chunks, blends, narrow):
-        made |= module.intrinsics()
-    return made
-
-
-def compile_source(source: str, name: str) -> MachineCode:
+def compile_source(source: str, name: str) -> machine.MachineCode:
     """Object code of the function `name` in the source, for C to call.
 
     numba compiles what is marked for it, and what our lowering refuses.
@@ -62,7 +40,7 @@ def compile_source(source: str, name: str) -> MachineCode:
     except RuntimeError as problem:
         raise CompileError.of(name, source, str(problem)) from problem
     code = machine.target_machine().emit_object(module)
-    return MachineCode(symbol, bytes(code), str(module), source, by_numba)
+    return machine.MachineCode(symbol, bytes(code), str(module), source, by_numba)
 
 
 def _by_numba(source: str, name: str, refused: str) -> str:

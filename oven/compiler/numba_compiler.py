@@ -29,6 +29,7 @@ from numba.extending import intrinsic, models, overload, register_model
 
 from oven.compiler import functions, machine
 from oven.compiler.intrinsics.base import Generic, Routine, Typed
+from oven.compiler.intrinsics.vocabulary import vocabulary
 from oven.compiler.kinds import BOOL, INT64, KINDS, NOTHING, Kind, Mismatch, Value
 from oven.compiler.lowering import Lowering
 
@@ -80,11 +81,9 @@ def _kind(given: Any) -> Kind:
 @cache
 def _vocabulary() -> dict[str, Any]:
     """The names that emitted code may use, as numba takes them."""
-    from oven.compiler import native  # which imports this module where it is needed
-
     made: dict[str, Any] = {**_PLAIN}
     made |= {name: _own(by_width, made) for name, by_width in _OWN.items()}
-    rest = native.vocabulary().items()
+    rest = vocabulary().items()
     made |= {name: _word(name, word, made) for name, word in rest if name not in made}
     return made
 

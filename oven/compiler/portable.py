@@ -20,14 +20,13 @@ from llvmlite import ir
 
 from flour.core.parsing import parse_source
 from oven.compiler import machine, source_check
-from oven.compiler.cache import MachineCode
 from oven.compiler.functions import bits, of_bits
 from oven.compiler.intrinsics.base import Generic, Routine, Typed, Values
 from oven.compiler.intrinsics.builder import Builder, typed
+from oven.compiler.intrinsics.vocabulary import vocabulary as usual
 from oven.compiler.kinds import FLOAT32, FLOAT64, INT64, Kind, Mismatch, Value, converted
 from oven.compiler.lowering import Intrinsic, Lowering, Module
 from oven.compiler.native import optimised
-from oven.compiler.native import vocabulary as usual
 from oven.errors import CompileError
 
 _CALLING = ("call_", "c_call_")
@@ -129,7 +128,7 @@ def missing(source: str, words: Container[str]) -> str:
     return ""
 
 
-def compile_source(source: str, name: str) -> MachineCode:
+def compile_source(source: str, name: str) -> machine.MachineCode:
     """Object code of a stage for this process: with the bits that its exports have."""
     made = module({})
     try:
@@ -138,7 +137,7 @@ def compile_source(source: str, name: str) -> MachineCode:
     except (Mismatch, RuntimeError) as problem:
         raise CompileError.of(name, source, str(problem)) from problem
     code = machine.target_machine().emit_object(parsed)
-    return MachineCode(function.name, bytes(code), str(parsed), source)
+    return machine.MachineCode(function.name, bytes(code), str(parsed), source)
 
 
 # --- functions of the C library, in Python --------------------------------------------------------

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from flour.core.parsing import parse_source
 from objectstore import combine
-from oven.compiler import cache
+from oven.compiler import cache, machine
 from oven.errors import NoCompiler
 
 if TYPE_CHECKING:
@@ -240,16 +240,17 @@ def key(name: str) -> str:
     return combine(cache.compilers(), Path(__file__).read_bytes(), name)
 
 
-def _build(source: str, name: str, symbol: str) -> cache.MachineCode:
+def _build(source: str, name: str, symbol: str) -> machine.MachineCode:
     """Its code. Only these functions wait for other threads, so no others know the words below."""
     import llvmlite.binding as llvm
 
-    from oven.compiler import machine, native, source_check
+    from oven.compiler import native, source_check
+    from oven.compiler.intrinsics.vocabulary import vocabulary
     from oven.compiler.kinds import INT64
     from oven.compiler.lowering import Module
 
     text = source.replace(f"def {name}(", f"def {symbol}(", 1)
-    words = {**native.vocabulary(), **_atomics()}
+    words = {**vocabulary(), **_atomics()}
     source_check.vet(text, symbol, words)
     (definition,) = parse_source(text).body
     assert isinstance(definition, ast.FunctionDef)
@@ -259,7 +260,7 @@ def _build(source: str, name: str, symbol: str) -> cache.MachineCode:
     function, _ = module.write(definition, symbol, (INT64,) * 4)
     made = native.optimised(llvm.parse_assembly(str(module.llvm)))
     code = bytes(machine.target_machine().emit_object(made))
-    return cache.MachineCode(function.name, code, str(made), text)
+    return machine.MachineCode(function.name, code, str(made), text)
 
 
 def _atomics() -> dict[str, Intrinsic]:

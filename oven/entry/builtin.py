@@ -149,11 +149,12 @@ def _described(where: int, style: Style) -> int:
     return ctypes.addressof(found)
 
 
-def _build(code: EntryCode, words: int, given: str) -> cache.MachineCode:
+def _build(code: EntryCode, words: int, given: str) -> machine.MachineCode:
     from oven.compiler import native, source_check  # loading code needs no compiler
+    from oven.compiler.intrinsics.vocabulary import vocabulary
 
     text = code.text.replace(f"def {code.name}(", f"def {given}(", 1)
-    source_check.vet(text, given, native.vocabulary(), words)
+    source_check.vet(text, given, vocabulary(), words)
     return native.compile_source(text, given)
 
 

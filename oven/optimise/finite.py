@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flour.core.node import Node, topological
-from flour.core.types import extents
+from flour.core.node import Node, extents, topological
 
 
 def finite(item: Node) -> bool:

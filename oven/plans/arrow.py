@@ -186,7 +186,7 @@ def _array(value: Any, name: str) -> Arrow:
     return _flat(value)
 
 
-def _flat(value: Any) -> Arrow:
+def _flat(value: object) -> Arrow:
     pa = library()
     if isinstance(value, np.ndarray) and value.dtype == object:
         return pa.array(value, pa.string(), from_pandas=True)

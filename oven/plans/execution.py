@@ -33,7 +33,10 @@ from oven.run.helpers import Division, Told
 from oven.run.native_run import NativeRun, RowsRefused
 
 if TYPE_CHECKING:
-    from oven.plans.plan import Plan
+    from oven.entry.row_packing import PackedRows
+    from oven.plans.code import PlanCode
+    from oven.plans.program import PlanProgram
+    from oven.plans.skeleton import Facts
 
 
 class Chunk:
@@ -49,16 +52,23 @@ class Chunk:
 class Execution:
     """One block of rows on its way through a plan."""
 
-    def __init__(self, plan: Plan, data: object) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        program: PlanProgram,
+        code: PlanCode,
+        data: object,
+        laid: PackedRows | None,
+    ) -> None:
         #: The rows as native code reads them, where machine code could lay them out.
-        self._laid, self._data = plan.code.pack_rows(data), data
-        self._plan = (None if self._laid else plan.variants.of(data)) or plan
+        self._laid, self._data = laid, data
+        self._inputs, self._program, self.code = facts.inputs, program, code
         self._columns: dict[str, Columns] | None = None
         self.rows = self._laid.rows if self._laid else self._coerced()
         #: Whether all rows have to go in one chunk, as their answers depend on each other.
-        self.uncut = self._plan.mixes_rows
-        self._outputs = self._plan.leaves
-        self._steps: Sequence[NativeRun | Stage] = self._plan.code.steps
+        self.uncut = facts.mixes_rows
+        self._outputs = facts.leaves
+        self._steps: Sequence[NativeRun | Stage] = code.steps
         runs = [step for step in self._steps if isinstance(step, NativeRun)]
         #: The memory that a chunk's steps have to be given to work in.
         self.memory_bytes = max((run.memory_bytes for run in runs), default=0)
@@ -84,7 +94,7 @@ class Execution:
 
     def _coerced(self) -> int:
         """Make the input columns; how many rows they have."""
-        self._columns, rows = coerce(self._plan.inputs, self._data)
+        self._columns, rows = coerce(self._inputs, self._data)
         return rows
 
     @property
@@ -112,7 +122,7 @@ class Execution:
     def chunk(self, start: int, stop: int) -> Chunk:
         """These rows, to be taken through the steps."""
         whole = start == 0 and stop == self.rows
-        assert whole or not self._plan.mixes_rows, "these rows depend on each other"
+        assert whole or not self.uncut, "these rows depend on each other"
         if self._laid is not None:
             return Chunk(start, stop, {})
         return Chunk(start, stop, self.columns if whole else cut_rows(self.columns, start, stop))
@@ -137,7 +147,7 @@ class Execution:
         What that took, or None where it cannot be shared: nothing was done then. Ask
         `are_shared_natively` before.
         """
-        if self._plan.code.entry_work is None or not self.rows or self.uncut:
+        if self.code.entry_work is None or not self.rows or self.uncut:
             return None
         step, *rest = self._steps
         assert isinstance(step, NativeRun), "labels alone come after one native run"
@@ -149,7 +159,7 @@ class Execution:
         try:
             told = step.together(self._given(step, chunk), self.rows, into, division)
         except RowsRefused:
-            self._refused = by_definition(self._plan.program.optimised, self.columns)
+            self._refused = by_definition(self._program.optimised, self.columns)
             return Told(0.0, 0.0, 1, 0)
         if told is None:
             return None
@@ -172,7 +182,7 @@ class Execution:
             try:
                 self._bound(chunk.start, chunk.stop - chunk.start, memory)
             except RowsRefused:
-                self._refused = by_definition(self._plan.program.optimised, self.columns)
+                self._refused = by_definition(self._program.optimised, self.columns)
             return
         into: dict[Value, NDArray[Any]] = {
             item: self._made[item][chunk.start : chunk.stop]
@@ -183,7 +193,7 @@ class Execution:
             values |= step.run(self._given(step, chunk), chunk.stop - chunk.start, into, memory)
         except RowsRefused:
             # The definition says what is wrong with which row, or knows an answer after all.
-            self._refused = by_definition(self._plan.program.optimised, self.columns)
+            self._refused = by_definition(self._program.optimised, self.columns)
             values |= dict.fromkeys(step.outputs)
 
     def _leave(self, chunk: Chunk) -> None:

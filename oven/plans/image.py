@@ -1,6 +1,6 @@
 """The image of a plan: all that it takes to have the plan again without its program.
 
-    image = image_of(plan, archive)
+    image = image_of(plan.program, archive)
     image.restore(find)             # what `Plan.restore` takes
 
 Baking or loading a plan makes its program, checks it, cuts it and writes code that is in the cache
@@ -19,24 +19,18 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import ref
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import FlourError
 from flour.core.op import Op
 from objectstore import Archive, Blob, aligned_room
 from objectstore.archive import array_at
 from objectstore.layout import ArrayRecord
-from oven.plans import image_cache
+from oven.plans.program import PlanProgram
 from oven.plans.skeleton import Facts, PlanSkeleton, RestoredPlan, described, one_run
 from oven.run.run_signature import TableDraft, aligned
-
-if TYPE_CHECKING:
-    from oven.plans.plan import Plan
 
 #: Parameters of so many bytes or more are blobs, which plans share by content. Smaller ones are
 #: behind the table: a blob takes as much memory itself.
@@ -115,37 +109,26 @@ class PlanImage(NamedTuple):
         return PlanImage(text, memory, row_work, sources, digest, nodes)
 
 
-def image_of(plan: Plan, archive: Archive | None = None) -> PlanImage | None:
+def image_of(program: PlanProgram, archive: Archive | None = None) -> PlanImage | None:
     """The image of a plan, in this file if there is one.
 
     None where more than one native run of ours makes it.
     """
-    flow, optimised = plan.flow, plan.program.optimised
+    flow, optimised = program.flows
     if not all(_is_ours(item.op) for item in {*flow.nodes(), *optimised.nodes()}):
         return None
-    layout = one_run(plan.program.stages, tuple(optimised.outputs.values()))
+    layout = one_run(program.stages, tuple(optimised.outputs.values()))
     if layout is None:
         return None
     table = layout.draft()
-    facts = Facts.of(flow, optimised, exact=plan.exact)
-    common = described(facts, plan.program.stages, layout, table)
+    facts = Facts.of(flow, optimised, exact=program.exact)
+    common = described(facts, program.stages, layout, table)
     if common is None:
         return None
     memory, links, outer = _laid_out(table)
     sources = [(archive and archive.record(one.digest)) or one for one in outer]
     text = _json(common | links)
-    return PlanImage(text, memory, table.row_work, sources, plan.digest, plan.program.node_digests)
-
-
-def keep(known: ref[Plan], name: bytes, archive: Archive | None = None) -> None:
-    """Write the image of a plan whose code is there; its parameters may be in this file."""
-    plan = known()
-    if plan is None:
-        return
-    with suppress(FlourError):  # calls raise it
-        made = image_of(plan, archive) if plan.ready and plan.code.tier else None
-        if made is not None:
-            image_cache.write(name, made.to_bytes())
+    return PlanImage(text, memory, table.row_work, sources, program.digest, program.node_digests)
 
 
 def _laid_out(table: TableDraft) -> tuple[NDArray[np.uint8], dict[str, Any], list[Blob]]:

@@ -26,6 +26,8 @@ from oven.entry.array_entry import Call, around, weakly
 from oven.entry.columns_entry import open_entry
 from oven.plans.background import BY_DEFAULT, Background, Pending
 from oven.plans.code import PlanCode
+from oven.plans.execution import Execution
+from oven.plans.manifest import save
 from oven.plans.program import Compiler, PlanProgram
 from oven.plans.skeleton import Facts
 from oven.plans.values import by_definition, interpret, native_column, output_value
@@ -67,7 +69,6 @@ def widens_exactly(flow: Flow, kinds: Mapping[str, Type]) -> bool:
 
 if TYPE_CHECKING:
     from oven.optimise.rewrite import RewriteTrace
-    from oven.plans.execution import Execution
     from oven.plans.skeleton import RestoredPlan
 
 #: Blocks of up to this many rows are not kept waiting for a variant that is being baked.
@@ -118,7 +119,7 @@ class Plan:
         check: Callable[[Sequence[Stage]], None] | None,
     ) -> None:
         #: The program as it was written, as it runs, and in stages.
-        self.program = program
+        self.program, self.facts = program, facts
         #: The named inputs and their types.
         self.inputs, self.exact = facts.inputs, facts.exact
         #: The node of each output, which code computes or looks labels up by.
@@ -229,10 +230,10 @@ class Plan:
 
     def begin(self, data: object) -> Execution:
         """A run over this data that can be done in chunks, by several threads."""
-        from oven.plans.execution import Execution
-
         self.wait()
-        return Execution(self, data)
+        laid = self.code.pack_rows(data)
+        plan = (None if laid else self.variants.of(data)) or self
+        return Execution(plan.facts, plan.program, plan.code, data, laid)
 
     def answer(self, data: object) -> dict[str, Any]:
         """Every output for a row or a block, whatever its form: what entries hand on comes here."""
@@ -293,16 +294,9 @@ class Plan:
         code: Sequence[str] = (),
         training: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write the plan as data, a manifest and blobs; `oven.plans.saved.save` has the options."""
-        from oven.plans.saved import save
-
-        save(self, path, durable=durable, code=code, training=training)
-
-    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
-        """The function that reads the plan's file with all checks, and the file."""
-        from oven.plans import saved
-
-        return saved.from_bytes, (saved.to_bytes(self),)
+        """Write the plan as data; `oven.plans.manifest.save` has the options."""
+        known = self.training() if training is None else training
+        save(self.program, self.code, path, durable=durable, levels=code, training=known)
 
     def __deepcopy__(self, _: object = None) -> Plan:
         """The plan itself, which does not change once it is made."""

@@ -12,14 +12,16 @@ at: see oven.plans.image.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import partial
 from weakref import ref
 
+from flour.core.errors import FlourError
 from flour.language.flow import Flow
-from objectstore import StoreError, combine
+from objectstore import Archive, StoreError, combine
 from oven.plans import image_cache
 from oven.plans.background import Background
-from oven.plans.image import PlanImage, keep
+from oven.plans.image import PlanImage, image_of
 from oven.plans.plan import Plan, restore
 
 #: False turns these images off. Tests bake every program.
@@ -54,4 +56,19 @@ class ProgramImage:
 
     def keep(self, plan: Plan) -> None:
         """Write the image of a plan that was just made, once its code is there."""
-        plan.code.when_ready(partial(keep, ref(plan), self._entry.name))
+        keep_image(plan, self._entry.name)
+
+
+def keep_image(plan: Plan, name: bytes, archive: Archive | None = None) -> None:
+    """Write the image of a plan once its code is there; its parameters may be in this file."""
+    plan.code.when_ready(partial(_keep, ref(plan), name, archive))
+
+
+def _keep(known: ref[Plan], name: bytes, archive: Archive | None) -> None:
+    plan = known()
+    if plan is None:
+        return
+    with suppress(FlourError):  # calls raise it
+        made = image_of(plan.program, archive) if plan.ready and plan.code.tier else None
+        if made is not None:
+            image_cache.write(name, made.to_bytes())

@@ -36,7 +36,7 @@ from runtime.errors import BadRegistration
 if TYPE_CHECKING:
     import duckdb
 
-    from runtime.bulk.duckdb import SqlFunction
+    from runtime.bulk.sql_function import SqlFunction
 
 #: Numbers by what their types are called in the C API, and strings.
 _NUMBERS = dict(enumerate(map(np.dtype, ("bool", *INTS, *FLOATS)), 1))

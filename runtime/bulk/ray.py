@@ -96,7 +96,7 @@ class BlockScorer:
     def __init__(
         self,
         name: str,
-        reference: Any,
+        reference: object,
         outputs: tuple[str, ...],
         keep: tuple[str, ...] | None,
         on_error: str | None = None,

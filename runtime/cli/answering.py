@@ -62,5 +62,5 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
     return Exit.UNFAITHFUL if agrees is False else Exit.OK
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -3,25 +3,83 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from flour.core.errors import FlourError, InputError
 from flour.data.arrow_reader import Arrow, library
+from oven import Plan
 from oven.plans.arrow import answers_batch
 from runtime.bulk import refused as rows
-from runtime.bulk.files import NO_TYPES
+from runtime.bulk.files import NO_TYPES, is_stream, parts_of
 from runtime.bulk.plans import no_rows, select
-from runtime.cli.blocks import Block
+from runtime.cli.blocks import Block, ReadOptions
 from runtime.cli.errors import BadTable
 from runtime.cli.output import concealed
 from runtime.cli.writing import Columns
 
-if TYPE_CHECKING:
-    from runtime.cli.predicting import Prediction
-
 _NOTE = b"pretzel"
+
+
+class Prediction(NamedTuple):
+    """A prediction of files, as its command asked for it."""
+
+    plan: Plan
+    rows: str
+    how: ReadOptions
+    outputs: tuple[str, ...]
+    output: str
+    form: str
+    on_error: str | None = None
+
+    @property
+    def policy(self) -> str | None:
+        """The output for rows that are refused."""
+        return self.on_error if self.on_error in {None, rows.NULL} else rows.SKIP
+
+    @property
+    def by_batches(self) -> bool:
+        """True if answers are Arrow's batches, which a journal can keep."""
+        return self.how.is_arrow or self.form in {"parquet", "arrow"}
+
+    @property
+    def is_resumable(self) -> bool:
+        """True if another run can go on where this one was."""
+        return self.by_batches and not is_stream(self.rows)
+
+    @property
+    def journal(self) -> dict[str, Any]:
+        """Facts that make two tasks the same."""
+        from runtime.cli.program import release
+
+        if not self.is_resumable:
+            return {"process": os.getpid()}
+        files = []
+        for part in parts_of(self.rows):
+            about = part.path.stat()
+            # Another file may have its size and time, but was not written at the same time.
+            files.append([*stamp(part.path), about.st_ino, about.st_ctime_ns])
+        return {
+            "plan": self.plan.digest,
+            "release": release(),
+            "rows": [self.rows, files],
+            "how": repr(replace(self.how, tolerant=False)),
+            "answers": [self.form, *self.outputs],
+        }
+
+    def fits(self, batch: Arrow) -> bool:
+        """Return whether a batch of an earlier run is what this task would answer."""
+        about = noted(batch)
+        return not about["refused"] or about["policy"] == self.policy
+
+
+def stamp(path: Path) -> tuple[str, int, int]:
+    """Facts about a file that change when it is written."""
+    about = path.stat()
+    return str(path), about.st_size, about.st_mtime_ns
 
 
 @dataclass(slots=True)

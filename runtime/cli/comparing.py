@@ -123,7 +123,7 @@ def _unfaithful(block: Block, bad: OutputMismatch, ours: Any, theirs: Any) -> Un
     )
 
 
-def _rounded(value: Any, decimals: int) -> Any:
+def _rounded(value: object, decimals: int) -> Any:
     """Numbers with so many decimals, also in lists; what is no float as it is."""
     if isinstance(value, list):
         return [_rounded(each, decimals) for each in value]

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from runtime.cli import common
 from runtime.cli.errors import ArgumentError, Exit
 from runtime.cli.output import CommandOutput, Rate, TaskProgress
 
 if TYPE_CHECKING:
-    from flour.data.arrow_reader import Arrow
-    from oven import Plan
     from runtime.bulk.journal import Journal
+    from runtime.cli.answers import Prediction
     from runtime.cli.blocks import ReadOptions
     from runtime.cli.writing import AnswerWriter
 
@@ -85,68 +83,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--executors", type=common.positive, help="threads (one for each core)")
 
 
-class Prediction(NamedTuple):
-    """A prediction of files, as its command asked for it."""
-
-    plan: Plan
-    rows: str
-    how: ReadOptions
-    outputs: tuple[str, ...]
-    output: str
-    form: str
-    on_error: str | None = None
-
-    @property
-    def policy(self) -> str | None:
-        """The output for rows that are refused."""
-        return self.on_error if self.on_error in {None, NULL} else SKIP
-
-    @property
-    def by_batches(self) -> bool:
-        """True if answers are Arrow's batches, which a journal can keep."""
-        return self.how.is_arrow or self.form in {"parquet", "arrow"}
-
-    @property
-    def is_resumable(self) -> bool:
-        """True if another run can go on where this one was."""
-        from runtime.bulk.files import is_stream
-
-        return self.by_batches and not is_stream(self.rows)
-
-    @property
-    def journal(self) -> dict[str, Any]:
-        """Facts that make two tasks the same."""
-        from runtime.bulk.files import parts_of
-        from runtime.cli.program import release
-
-        if not self.is_resumable:
-            return {"process": os.getpid()}
-        files = []
-        for part in parts_of(self.rows):
-            about = part.path.stat()
-            # Another file may have its size and time, but was not written at the same time.
-            files.append([*_stamp(part.path), about.st_ino, about.st_ctime_ns])
-        return {
-            "plan": self.plan.digest,
-            "release": release(),
-            "rows": [self.rows, files],
-            "how": repr(replace(self.how, tolerant=False)),
-            "answers": [self.form, *self.outputs],
-        }
-
-    def fits(self, batch: Arrow) -> bool:
-        """Return whether a batch of an earlier run is what this task would answer."""
-        from runtime.cli.answers import noted
-
-        about = noted(batch)
-        return not about["refused"] or about["policy"] == self.policy
-
-
 def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Answer the rows."""
     from runtime.bulk.plans import chosen
     from runtime.bulk.refused import check_policy
     from runtime.cli import reading
+    from runtime.cli.answers import Prediction
     from runtime.cli.blocks import ARROW, ReadOptions
     from runtime.cli.models import open_asked
 
@@ -270,11 +212,11 @@ def _run(task: Prediction, threads: int | None, progress: TaskProgress) -> tuple
     from runtime.bulk.files import parts_of
     from runtime.bulk.plans import in_parallel
     from runtime.cli import reading, writing
-    from runtime.cli.answers import Answered, answered, noted, record, with_note
+    from runtime.cli.answers import Answered, answered, noted, record, stamp, with_note
 
     rate, refused = Rate(), 0
     files = [part.path for part in parts_of(task.rows)] if task.is_resumable else []
-    before = [_stamp(path) for path in files]
+    before = [stamp(path) for path in files]
     with ExitStack() as stack:
         journal = stack.enter_context(_journal(task)) if task.output != "-" else None
         kept = journal if task.is_resumable else None
@@ -300,14 +242,8 @@ def _run(task: Prediction, threads: int | None, progress: TaskProgress) -> tuple
             refused += len(wrong)
             rate.rows += block.count
             progress.at(block.done, rate.note(progress.share(block.done)))
-        _check_unchanged(before, [_stamp(path) for path in files])
+        _check_unchanged(before, [stamp(path) for path in files])
     return rate.rows, refused
-
-
-def _stamp(path: Path) -> tuple[str, int, int]:
-    """Facts about a file that change when it is written."""
-    about = path.stat()
-    return str(path), about.st_size, about.st_mtime_ns
 
 
 def _check_unchanged(before: Sequence[tuple[Any, ...]], after: Sequence[tuple[Any, ...]]) -> None:

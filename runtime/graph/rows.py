@@ -128,7 +128,7 @@ class RowGraph:
         """The values that a fetch reads."""
         return [read(known) for read in self._fetches[item]]
 
-    def answer(self, item: Node, value: Any) -> Any:
+    def answer(self, item: Node, value: object) -> Any:
         """A fetch's answer as a value of the type that it promised."""
         convert = self._converters[item]
         try:
@@ -305,7 +305,7 @@ def _converter(kind: Type) -> Callable[[Any], Any] | None:
     return convert
 
 
-def _vector(value: Any, kind: Vector) -> Any:
+def _vector(value: object, kind: Vector) -> Any:
     made = np.asarray(value)
     if made.shape != (kind.width,) or made.dtype.kind not in "if":
         raise NotARow

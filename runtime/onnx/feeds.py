@@ -86,7 +86,7 @@ def _array_of(value: Any) -> Any:
     return value.numpy() if value.is_tensor() else value
 
 
-def plain_map(value: Any) -> Any:
+def plain_map(value: object) -> Any:
     """A map of arrays without dimensions as one of numbers; anything else as it is."""
     if type(value) is not dict or not any(isinstance(each, np.ndarray) for each in value.values()):
         return value

@@ -152,7 +152,7 @@ class SessionImage:
 
     def write(self, plan: oven.Plan, facts: SessionFacts | None) -> None:
         """Keep a session that was just made."""
-        made = image_of(plan) if facts is not None and plan.code.tier else None
+        made = image_of(plan.program) if facts is not None and plan.code.tier else None
         if made is None or facts is None:
             return
         data, about = made.to_bytes(), facts.to_bytes()

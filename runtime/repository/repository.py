@@ -543,11 +543,7 @@ class Repository(Closing):
         return events
 
     def _emit(
-        self,
-        kind: str,
-        one: FolderModel | Trouble,
-        reason: str = "",
-        seconds: float = 0.0,
+        self, kind: str, one: FolderModel | Trouble, reason: str = "", seconds: float = 0.0
     ) -> FolderEvent:
         where = one.where if isinstance(one, Trouble) else shown(one.path)
         event = FolderEvent(kind, one.name, one.version, where, reason, seconds)

@@ -78,7 +78,7 @@ class Graphs:
         self._follower: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def plan(self, owner: str, graph: Flow, **options: Any) -> tuple[Plan, Linked]:
+    def plan(self, owner: str, graph: Flow, **options: object) -> tuple[Plan, Linked]:
         """The plan of a graph that is to be registered as `owner`, and what it was linked with."""
         if self._links is None:
             from runtime.graph.links import Links

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from runtime.service.catalog import CatalogStats
 from runtime.service.costs import Costs
-from runtime.service.materialise import GroupStats
+from runtime.service.groups import GroupStats
 from runtime.service.memory import MemoryStats
 from runtime.service.version import ModelVersion
 from scheduler import Decision, InlineStats, PoolStats

@@ -31,7 +31,7 @@ from scheduler import Settings, cores
 
 if TYPE_CHECKING:
     from oven.entry.array_entry import Call
-    from runtime.service.materialise import SharedVersion
+    from runtime.service.groups import SharedVersion
     from scheduler import Decision
 
 #: Batches that make native code touch less than this take some 20 us at most and go to the entry
@@ -139,19 +139,9 @@ class ModelVersion:
 
     __slots__ = (
         *("__weakref__", "classes", "counts", "digest", "entry", "front", "grows", "inputs"),
-        *(
-            "kinds",
-            "learned",
-            "mixes_rows",
-            "name",
-            "notes",
-            "outputs",
-            "owner",
-            "hides",
-            "private",
-            "reader",
-        ),
-        *("reserved", "residence", "settled", "shared", "version", "waits", "watcher"),
+        *("kinds", "learned", "mixes_rows", "name", "notes", "outputs", "owner", "hides"),
+        *("private", "reader", "reserved", "residence", "settled", "shared", "version", "waits"),
+        "watcher",
     )
 
     def __init__(

@@ -162,7 +162,7 @@ class MeanModel:
         """A probability for each class."""
         return self._plan.run(rows)["probabilities"]
 
-    def score(self, rows: object, truth: Any) -> float:
+    def score(self, rows: object, truth: object) -> float:
         """The accuracy of labels, the R² of values."""
         import numpy as np
 

@@ -33,10 +33,7 @@ class Publisher:
     """
 
     def __init__(
-        self,
-        name: str,
-        target: Runtime | str | Path,
-        rollout: Mapping[str, object] | None = None,
+        self, name: str, target: Runtime | str | Path, rollout: Mapping[str, object] | None = None
     ) -> None:
         """Publish as the endpoint `name` of a runtime, or of a folder by its path."""
         if wrong := wrong_name(name, "1"):

@@ -38,7 +38,7 @@ class ArrowSink:
         self._blocks: list[Any] = []
         self._rows = 0
 
-    def __call__(self, values: Any) -> None:
+    def __call__(self, values: object) -> None:
         """Keep a block until there are enough for a group; a stream gets each at once."""
         block = answers_batch({"value": values}, {})
         self._blocks.append(block)

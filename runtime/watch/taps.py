@@ -38,7 +38,7 @@ _SERIES = 100
 class Sink(Protocol):
     """Takes blocks of values, a row each."""
 
-    def __call__(self, values: Any) -> object:
+    def __call__(self, values: object) -> object:
         """Take a block."""
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class _FunctionSink:
     def __init__(self, call: Callable[[Any], object]) -> None:
         self._call = call
 
-    def __call__(self, values: Any) -> None:
+    def __call__(self, values: object) -> None:
         self._call(values)
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class _ColumnMetrics:
         self._texts = meter.create_counter("pretzel.tap.texts", description="texts of a step")
         self._names, self._known = names, set[str]()
 
-    def __call__(self, values: Any) -> None:
+    def __call__(self, values: object) -> None:
         """Say what the columns are like, or count each text."""
         if hasattr(values, "toarray"):
             values = values.toarray()

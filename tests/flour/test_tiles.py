@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import oven
 from flour.core.types import Vector
 from flour.language.flow import outputs, source
-from flour.ops.trees.outline import at_most
+from flour.ops.trees.lockstep import at_most
 from flour.ops.trees.slices import Slices, slices
 from flour.ops.trees.tiles import SIDE, Tiled, tiles
 from flour.ops.trees.trees import TreeLeaves, Trees

@@ -14,8 +14,8 @@ import flour
 import oven
 from flour import Flow
 from runtime import Runtime
-from runtime.service import materialise
-from runtime.service.materialise import (
+from runtime.service import groups, materialise
+from runtime.service.groups import (
     CANDIDATE_SECONDS,
     DETOUR_SECONDS,
     LOOKS,
@@ -25,8 +25,8 @@ from runtime.service.materialise import (
     TRIAL,
     TRIAL_CALLS,
     GroupCalls,
-    cut,
 )
+from runtime.service.materialise import cut
 from runtime.service.results import Results, key_of, size_of
 from tests.runtime.plans import documents, shift, text_flow
 
@@ -310,8 +310,8 @@ def test_rows_keep_their_way_when_blocks_share() -> None:
 
 def test_long_rows_share_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose first part takes far longer than the entry saves."""
-    monkeypatch.setattr(materialise, "TRIAL_SHARE", 1)
-    monkeypatch.setattr(materialise, "REST_CALLS", 1)
+    monkeypatch.setattr(groups, "TRIAL_SHARE", 1)
+    monkeypatch.setattr(groups, "REST_CALLS", 1)
     texts = documents(6, 20_000)
     with served_texts() as runtime:
         for n in range(4000):

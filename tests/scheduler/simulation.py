@@ -11,10 +11,8 @@ from math import inf
 
 from scheduler.clock import SimulatedClock
 from scheduler.dispatch import Dispatcher
-from scheduler.job import Job, Stages
-from scheduler.queues import QueuePair, QueueRules, Slot
-from scheduler.running import Run, RunningChunk, RunningJob
-from scheduler.ticket import State
+from scheduler.job import Job, Stages, State
+from scheduler.queues import QueuePair, QueueRules, Run, RunningChunk, RunningJob, Slot
 
 JOIN = -1
 

@@ -25,7 +25,7 @@ import oven
 from flour.language import graph_file
 from flour.language.graph_file import save_graph
 from objectstore import Blob, FileStore, Strings
-from oven.plans import saved
+from oven.plans import manifest
 from runtime import Runtime
 from runtime.bulk import journal as bulk_journal
 from runtime.bulk.journal import Journal
@@ -161,7 +161,7 @@ def main(into: Path) -> None:
     told: dict[str, Any] = {
         "formats": {
             "objectstore.layout.VERSION": objectstore.layout.VERSION,
-            "oven.plans.saved.FORMAT": saved.FORMAT,
+            "oven.plans.manifest.FORMAT": manifest.FORMAT,
             "flour.language.graph_file.FORMAT": graph_file.FORMAT,
             "runtime.bulk.journal.FORMAT": getattr(bulk_journal, "FORMAT", 1),
         },

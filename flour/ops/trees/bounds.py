@@ -7,13 +7,15 @@ still reach. A side is one leaf where that would grow too large. So no row is ev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from flour.ops.trees.trees import Trees
+    from flour.ops.trees.walk import LeafSums
+
+S = TypeVar("S", bound="LeafSums")
 
 Values = NDArray[np.float64]
 #: Leaves of two sides that become one tree, and levels of a side that does not become a leaf.
@@ -31,7 +33,7 @@ class _BoundedPart(NamedTuple):
     sides: tuple[Any, ...] = ()
 
 
-def bounds(op: Trees, unknown: NDArray[np.bool_]) -> Trees:
+def bounds(op: S, unknown: NDArray[np.bool_]) -> S:
     """The ensemble whose outputs 2k and 2k + 1 enclose output k, whatever these columns are.
 
     Either sum of n trees is off by (n + 1) eps times the sum of magnitudes at most, however it is
@@ -47,7 +49,7 @@ def bounds(op: Trees, unknown: NDArray[np.bool_]) -> Trees:
     return op.replace(**_tables(op, made), base=base, target=target, cover=())
 
 
-def _parts(op: Trees, unknown: NDArray[np.bool_]) -> list[_BoundedPart]:
+def _parts(op: LeafSums, unknown: NDArray[np.bool_]) -> list[_BoundedPart]:
     """The trees, in which no test is of an unknown column."""
     feature, left, right = (each.array.tolist() for each in (op.feature, op.left, op.right))
     parts, value = dict[int, _BoundedPart](), op.value.array
@@ -83,7 +85,7 @@ def _joined(part: _BoundedPart, rest: _BoundedPart) -> _BoundedPart:
     return _BoundedPart(np.minimum(part.low, rest.low), np.maximum(part.high, rest.high))
 
 
-def _tables(op: Trees, roots: list[_BoundedPart]) -> dict[str, Any]:
+def _tables(op: LeafSums, roots: list[_BoundedPart]) -> dict[str, Any]:
     """The tables of these trees, whose leaves have the extremes of each value side by side."""
     tests, leaves, starts = list[int](), list[Values](), list[int]()
     children = list[int](), list[int]()

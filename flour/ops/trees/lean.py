@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.ops.trees.lockstep import LANES, NodeTable, Packed, counted, pack
-from flour.ops.trees.outline import Outline, at_most
+from flour.ops.trees.lockstep import LANES, NodeTable, Outline, Packed, at_most, counted, pack
 from flour.ops.trees.walking import Walks
 from objectstore import Blob
 

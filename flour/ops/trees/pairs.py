@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.ops.trees.outline import Outline
+from flour.ops.trees.lockstep import Outline
 from objectstore import Blob
 
 #: The numbers of one byte. A vector stands for each; a node has sixteen bits for where each of its

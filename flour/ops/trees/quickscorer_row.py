@@ -21,7 +21,7 @@ from objectstore import Blob
 
 if TYPE_CHECKING:
     from flour.core.emission import Column, Emitter
-    from flour.ops.trees.trees import Trees
+    from flour.ops.trees.walk import LeafSums
     from flour.ops.trees.walking import Begin, Take
 
 #: The number of ranks that one instruction chooses from.
@@ -112,7 +112,7 @@ class OneRow:
     """Writes the scoring of rows one by one."""
 
     def __init__(
-        self, e: Emitter, op: Trees, sliced: SlicedTables, tables: RowTables, x: Column
+        self, e: Emitter, op: LeafSums, sliced: SlicedTables, tables: RowTables, x: Column
     ) -> None:
         self.e, self.op, self.sliced, self.tables, self.x = e, op, sliced, tables, x
         self.trees = e.size(len(op.roots))

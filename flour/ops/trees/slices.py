@@ -25,14 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import Type, Vector
-from flour.ops.trees.lockstep import NodeTable, guessed_step
-from flour.ops.trees.outline import Outline
+from flour.ops.trees.lockstep import NodeTable, Outline, guessed_step
 from flour.ops.trees.pairs import Paired, paired, suits
 from objectstore import Blob
 
 if TYPE_CHECKING:
-    from flour.ops.trees.trees import Trees
-    from flour.ops.trees.walk import Nodes
+    from flour.ops.trees.walk import LeafSums, Nodes
 
 ROWS = 64
 #: Sixteen bits each for the position of a node's rows, its slot, and its number of leaves.
@@ -137,7 +135,7 @@ def held_as(op: Nodes, x: Type | None) -> str:
     return "float32" if op.narrow else x.dtype
 
 
-def slices(op: Trees, x: Type | None = None) -> Slices | None:
+def slices(op: LeafSums, x: Type | None = None) -> Slices | None:
     """The ensemble in slices, or None where it has to be walked."""
     table = NodeTable(op)
     threshold = table.thresholds()

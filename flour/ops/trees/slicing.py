@@ -11,14 +11,14 @@ from flour.ops.trees.tiles import SIDE, Tiled, Turned
 
 if TYPE_CHECKING:
     from flour.core.emission import Column, Emitter
-    from flour.ops.trees.trees import Trees
+    from flour.ops.trees.walk import LeafSums
     from objectstore import Blob
 
 _BYTES = {"uint8": 1, "uint16": 2, "float32": 4, "float64": 8}
 
 
 def column_value(
-    e: Emitter, op: Trees, kind: Type, slots: Any, u: str, row: Callable[[], str]
+    e: Emitter, op: LeafSums, kind: Type, slots: Any, u: str, row: Callable[[], str]
 ) -> tuple[str, str]:
     """The value of a row at an address in a slot's column, and whether it counts as missing."""
     assert isinstance(kind, Vector)
@@ -38,7 +38,7 @@ class Slicing:
     def __init__(
         self,
         e: Emitter,
-        op: Trees,
+        op: LeafSums,
         tables: SlicedTables,
         x: Column,
         out: Column,

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import Vector
-from flour.ops.trees.lockstep import NodeTable
-from flour.ops.trees.outline import at_most
+from flour.ops.trees.lockstep import NodeTable, at_most
 from flour.ops.trees.pairs import Paired, paired
 from flour.ops.trees.slices import PART, ROWS, Slices, at_least, few_rows_walked, held_as
 from objectstore import Blob

@@ -7,15 +7,14 @@ starting from `base`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.chunked_array import Long, whole
-from flour.core.errors import ParameterError
-from flour.core.op import Array, Columns
-from flour.core.types import FLOATS, Type, Vector
+from flour.core.op import Columns
+from flour.core.types import Type, Vector
 from flour.ops.trees.bounds import bounds
 from flour.ops.trees.lean import packed_for, walks_of
 from flour.ops.trees.lockstep import LANES, pack
@@ -23,7 +22,7 @@ from flour.ops.trees.quickscorer_row import OneRow, row_tables
 from flour.ops.trees.slices import PAIRED_SHORT_LEAST, ROWS, Slices, held_as, slices
 from flour.ops.trees.slicing import Slicing, begin, span, split, turn, work
 from flour.ops.trees.tiles import SIDE, Tiled, full_blocks, tiles, turned
-from flour.ops.trees.walk import Walk, raw
+from flour.ops.trees.walk import LeafSums, Walk
 from objectstore import Blob
 
 if TYPE_CHECKING:
@@ -36,59 +35,15 @@ if TYPE_CHECKING:
     Finish = Callable[[str, str], None]
 
 
-class Trees(Walk):
+class Trees(LeafSums):
     """The sum over the trees of the leaf values each row reaches, divided at the end if asked."""
-
-    value: Long
-    #: The first output column each tree adds to.
-    target: Array
-    base: Array
-    #: The divisor of the sums (the number of trees, for a mean); 0 for none.
-    divisor: int = 0
-    #: The float width that sums are computed in.
-    dtype: str = "float64"
-    #: How much of the training data reached each node, where it was imported: attribution averages
-    #: by it, and nothing else reads it.
-    cover: Long = ()  # type: ignore[assignment]  # canonicalised like any array
-
-    later = ("cover",)
-    largest_result = 1e34  # fitted numbers: none is near the end of a range
-
-    def leaf_count(self) -> int:
-        return int(self.value.shape[0])
-
-    def check(self) -> None:
-        if self.dtype not in FLOATS:
-            raise ParameterError(f"leaf values are summed as floats, not as {self.dtype}")
-        if self.value.array.ndim != 2 or not self.base.array.size:
-            raise ParameterError("a leaf has a row of values, an ensemble at least one output")
-        if len(self.cover) not in (0, len(self.feature)):
-            raise ParameterError("every node has a cover, or none has")
-        super().check()
-        (target,), last = raw(self.target), len(self.base) - self.value.shape[1]
-        if len(target) != len(self.roots) or target.min() < 0 or target.max() > last:
-            raise ParameterError("a tree adds to an output that is not there")
-
-    def infer(self, x: Type) -> Vector:
-        self._needs(x)
-        return Vector(len(self.base), self.dtype)
-
-    def reference(self, x: Columns) -> Columns:
-        x = self.rows(x)
-        value, base = (part.astype(self.dtype) for part in raw(self.value, self.base))
-        sums = np.tile(base, (len(x), 1))
-        span = self.value.shape[1]
-        with self.together():
-            for root, first in zip(self.roots.array, self.target.array, strict=True):
-                sums[:, first : first + span] += value[self.walk(x, int(root))]
-        return sums / np.dtype(self.dtype).type(self.divisor) if self.divisor else sums
 
     def bounds(self, unknown: NDArray[np.bool_]) -> Trees:
         """The ensemble of the bounds of its outputs, two each, where columns are not known."""
         return bounds(self, unknown)
 
     def remark(self) -> str:
-        tiled, content = self._tiled(None), self._held().astype(np.float64)
+        tiled, content = self._tiled(None), self.held().astype(np.float64)
         packed = pack(self, content, held_as(self, None), self.alike())
         ranked = slices(self) if tiled is None else None
         small = None if ranked is None else row_tables(ranked, content)
@@ -133,7 +88,7 @@ class Trees(Walk):
     def _sliced(self, e: Emitter, ranked: Slices, x: Column, out: Column) -> None:
         """Blocks of rows by ranks, and the rest one by one."""
         sliced = ranked.layout()
-        small = row_tables(ranked, self._held().astype(np.float64))
+        small = row_tables(ranked, self.held().astype(np.float64))
         quick, walked, narrow = (e.size(least) for least in sliced.cost.least)
         if sliced.cost.paired:
             narrow = f"({narrow} if wide_registers else max({narrow}, {PAIRED_SHORT_LEAST}))"
@@ -160,27 +115,13 @@ class Trees(Walk):
             tiles(self, x, value.astype(self.dtype)) if value.shape[1] == len(self.base) else None
         )
 
-    def _held(self) -> NDArray[Any]:
-        """The content of each leaf: its value, or the position of its values."""
-        value = self.value.array
-        leaf = value[:, 0] if value.shape[1] == 1 else np.arange(len(value))
-        return leaf.astype(self.dtype)
-
-    def alike(self) -> NDArray[np.int64]:
-        """For each leaf the first one with the same content, to the bit."""
-        value = np.ascontiguousarray(self.value.array.astype(self.dtype))
-        kind = f"i{value.itemsize}" if value.shape[1] == 1 else f"V{value[0].nbytes}"
-        bits = value.view(kind).reshape(-1)
-        _, first, which = np.unique(bits, return_index=True, return_inverse=True)
-        return np.asarray(first[which.reshape(-1)], np.int64)
-
     def ordered(self, order: NDArray[np.int64]) -> Blob:
         """The leaves' values in this order: flat, as for blocks, so that one copy is kept."""
         return Blob.of(self.value.array[order].astype(self.dtype).reshape(-1))
 
     def _walks(self, e: Emitter, x: Column, out: Column, *, start: str = "") -> None:
         """Walk the rows: few one by one, a block (without a start) eight at a time."""
-        content = self._held().astype(np.float64)
+        content = self.held().astype(np.float64)
         packed, lean = packed_for(e, self, content, held_as(self, x.type), self.alike())
         if packed is None:
             self._one_by_one(e, x, out, start or "0")

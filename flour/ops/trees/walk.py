@@ -21,7 +21,7 @@ from flour.core.errors import ParameterError
 from flour.core.native import Code, Memory, expression
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse, densify
-from flour.core.types import Type, Vector
+from flour.core.types import FLOATS, Type, Vector
 from flour.core.words import Number, Numbers, Row, cast, fitted, like
 
 if TYPE_CHECKING:
@@ -285,3 +285,65 @@ class Walk(Nodes, abstract=True):
 def raw(*parameters: Long) -> list[Any]:
     """The arrays of parameters, to compute with."""
     return [parameter.array for parameter in parameters]
+
+
+class LeafSums(Walk, abstract=True):
+    """Trees whose leaves have values that are added up: their tables, and what they mean."""
+
+    value: Long
+    #: The first output column each tree adds to.
+    target: Array
+    base: Array
+    #: The divisor of the sums (the number of trees, for a mean); 0 for none.
+    divisor: int = 0
+    #: The float width that sums are computed in.
+    dtype: str = "float64"
+    #: How much of the training data reached each node, where it was imported: attribution averages
+    #: by it, and nothing else reads it.
+    cover: Long = ()  # type: ignore[assignment]  # canonicalised like any array
+
+    later = ("cover",)
+    largest_result = 1e34  # fitted numbers: none is near the end of a range
+
+    def leaf_count(self) -> int:
+        return int(self.value.shape[0])
+
+    def check(self) -> None:
+        if self.dtype not in FLOATS:
+            raise ParameterError(f"leaf values are summed as floats, not as {self.dtype}")
+        if self.value.array.ndim != 2 or not self.base.array.size:
+            raise ParameterError("a leaf has a row of values, an ensemble at least one output")
+        if len(self.cover) not in (0, len(self.feature)):
+            raise ParameterError("every node has a cover, or none has")
+        super().check()
+        (target,), last = raw(self.target), len(self.base) - self.value.shape[1]
+        if len(target) != len(self.roots) or target.min() < 0 or target.max() > last:
+            raise ParameterError("a tree adds to an output that is not there")
+
+    def infer(self, x: Type) -> Vector:
+        self._needs(x)
+        return Vector(len(self.base), self.dtype)
+
+    def reference(self, x: Columns) -> Columns:
+        x = self.rows(x)
+        value, base = (part.astype(self.dtype) for part in raw(self.value, self.base))
+        sums = np.tile(base, (len(x), 1))
+        span = self.value.shape[1]
+        with self.together():
+            for root, first in zip(self.roots.array, self.target.array, strict=True):
+                sums[:, first : first + span] += value[self.walk(x, int(root))]
+        return sums / np.dtype(self.dtype).type(self.divisor) if self.divisor else sums
+
+    def held(self) -> NDArray[Any]:
+        """The content of each leaf: its value, or the position of its values."""
+        value = self.value.array
+        leaf = value[:, 0] if value.shape[1] == 1 else np.arange(len(value))
+        return leaf.astype(self.dtype)
+
+    def alike(self) -> NDArray[np.int64]:
+        """For each leaf the first one with the same content, to the bit."""
+        value = np.ascontiguousarray(self.value.array.astype(self.dtype))
+        kind = f"i{value.itemsize}" if value.shape[1] == 1 else f"V{value[0].nbytes}"
+        bits = value.view(kind).reshape(-1)
+        _, first, which = np.unique(bits, return_index=True, return_inverse=True)
+        return np.asarray(first[which.reshape(-1)], np.int64)

@@ -196,7 +196,7 @@ def _table(found: Any) -> dict[Any, list[float]]:
 
 
 def _by_code(
-    fit: Fitted, encoder: Fitted, own: Any, codes: dict[Any, float], to: Importer
+    fit: Fitted, encoder: Fitted, own: object, codes: dict[Any, float], to: Importer
 ) -> _Lookup:
     """The values of a category by the code that its ordinal encoder gives it."""
     unknown, gap = (_number(encoder, name, to) for name in ("handle_unknown", "handle_missing"))

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from flour.core.node import Node, node
 from flour.ops.categorise import UNKNOWN, Categorise
-from flour.ops.trees.lockstep import NodeTable
-from flour.ops.trees.outline import Outline
+from flour.ops.trees.lockstep import NodeTable, Outline
 from flour.ops.trees.trees import TreeLeaves
 from objectstore import Blob
 from oven.optimise.pattern import BITS, Match, Rule, hole, op

@@ -20,7 +20,7 @@ from runtime.http.snapshots import Family
 from runtime.http.watch import metrics_watch
 from runtime.http.wire.loop_fairness import gently
 from runtime.routing import ShadowStats
-from runtime.service.materialise import GroupStats
+from runtime.service.groups import GroupStats
 from runtime.service.memory import MemoryStats
 from runtime.service.stats import RuntimeStats, VersionStats
 from runtime.service.stream_counts import STREAMS, StreamCounts

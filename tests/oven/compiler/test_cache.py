@@ -19,7 +19,8 @@ import flour
 import oven
 from objectstore import system
 from oven.compiler import cache, levels, machine, packs, source_check
-from oven.compiler.native import compile_source, vocabulary
+from oven.compiler.intrinsics.vocabulary import vocabulary
+from oven.compiler.native import compile_source
 from oven.errors import CompileError
 
 pytestmark = pytest.mark.once
@@ -277,7 +278,7 @@ def test_looking_for_code_does_not_wait_until_it_is_compiled() -> None:
     digest = cache.key(text)
     found: list[int | None] = []
 
-    def build(unique: str) -> cache.MachineCode:
+    def build(unique: str) -> machine.MachineCode:
         other = threading.Thread(target=lambda: found.append(cache.find(digest, "probe")))
         other.start()
         other.join(10)

@@ -20,7 +20,8 @@ from flour.core.errors import FlourError
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
-from oven.compiler import native, source_check
+from oven.compiler import source_check
+from oven.compiler.intrinsics.vocabulary import vocabulary
 from oven.entry import forms, generator
 from oven.entry.array_entry import around
 from oven.entry.interpreter import Layout, Offset, object_layout
@@ -478,7 +479,7 @@ TEMPLATES = [
 def test_the_text_is_arithmetic(template: generator.Template) -> None:
     made = generator.entry_code(template)
     assert made is not None
-    source_check.vet(made.text, made.name, native.vocabulary(), 2)
+    source_check.vet(made.text, made.name, vocabulary(), 2)
 
 
 def test_offsets_are_where_they_were_measured() -> None:

@@ -28,9 +28,10 @@ from flour.language.flow import Flow
 from flour.ops.encode import OneHot
 from objectstore import Blob, StoreError, Strings
 from oven.compiler import source_check
-from oven.compiler.native import vocabulary
+from oven.compiler.intrinsics.vocabulary import vocabulary
+from oven.plans.manifest import check_limits
 from oven.plans.plan import Plan
-from oven.plans.saved import STUMBLES, check_limits
+from oven.plans.saved import STUMBLES
 from tests import checked
 from tests.cases import CASES, Case
 from tests.columns import assert_close, draw

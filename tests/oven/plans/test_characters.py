@@ -15,7 +15,7 @@ from flour.ops.onnx_text import CutWords
 from objectstore import Archive
 from oven.errors import DamagedPlan, OtherUnicode
 from oven.explain import explain
-from oven.plans import characters, saved
+from oven.plans import characters, manifest
 from oven.plans.plan import Plan
 from tests.oven.plans.test_saved import rewritten
 
@@ -63,7 +63,7 @@ def test_another_unicode_is_a_warning_in_four_parts(tmp_path: Path) -> None:
     assert all(part in said for part in ("other characters", str(path), "Unicode 9.0.0", "verify"))
     # Characters are those of this Python, as the library's are.
     assert plan.run(DOCUMENTS)["features"].sum() == 4
-    assert saved.describe(plan)["unicode"] == unicodedata.unidata_version
+    assert manifest.described(plan.program)["unicode"] == unicodedata.unidata_version
     with warnings.catch_warnings():
         warnings.simplefilter("error", OtherUnicode)
         with pytest.raises(OtherUnicode):

@@ -22,9 +22,9 @@ from objectstore import Archive, ArchiveError, Blob, FileStore, MemoryStore
 from objectstore.archive import write
 from oven.errors import DamagedPlan
 from oven.plans.code import PlanCode
+from oven.plans.manifest import MAX_NODES
 from oven.plans.plan import Plan
 from oven.plans.program import PlanProgram
-from oven.plans.saved import MAX_NODES
 from tests.oven.programs import PROGRAMS
 
 ROOT = Path(__file__).parents[3]

@@ -13,8 +13,7 @@ import flour
 import oven
 from flour.language.flow import Flow, outputs
 from flour.ops.categorise import UNKNOWN, Categorise
-from flour.ops.trees.lockstep import NodeTable
-from flour.ops.trees.outline import Outline
+from flour.ops.trees.lockstep import NodeTable, Outline
 from flour.ops.trees.trees import TreeLeaves
 from objectstore import Blob
 from oven.explain import explain

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from runtime import Runtime
-from runtime.service.materialise import ON
+from runtime.service.groups import ON
 from tests.runtime.bench.timing import least
 from tests.runtime.plans import documents, text_flow
 

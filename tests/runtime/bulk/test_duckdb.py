@@ -17,7 +17,7 @@ import oven
 import runtime.bulk as pretzel
 from flour.core.types import Scalar, Vector
 from runtime.bulk import duckdb_native
-from runtime.bulk.duckdb import SqlFunction
+from runtime.bulk.sql_function import SqlFunction
 from runtime.errors import BadCall, BadRegistration
 from tests.runtime.bulk import models
 from tests.runtime.bulk.conftest import Known

@@ -19,7 +19,6 @@ import oven
 from objectstore import system
 from oven import Plan
 from runtime.bulk import files, journal
-from runtime.cli import predicting
 from runtime.errors import OutputInUse
 from tests.runtime.cli.conftest import Pretzel
 
@@ -357,7 +356,7 @@ def test_a_file_that_changes_meanwhile_is_told(
 ) -> None:
     write(frame(), "rows.csv")
     times = iter(range(9))
-    monkeypatch.setattr(predicting, "_stamp", lambda path: (str(path), 1, next(times)))
+    monkeypatch.setattr("runtime.cli.answers.stamp", lambda path: (str(path), 1, next(times)))
     ran = pretzel("predict", MODEL, "rows.csv", "--output", "a.parquet")
     assert ran.code == 1
     assert "was changed while its rows were answered" in ran.err
