@@ -95,7 +95,11 @@ def test_files_of_skops() -> None:
     files = contents(PLACE)
     for name in ("Target_0_gaps", "WOE_0"):
         made = flour.from_skops(files[f"{name}.skops"])
-        same(answered(made.reference, rows(gaps=name.endswith("_gaps"))), kept("2.6.3")[1][name], name)
+        same(
+            answered(made.reference, rows(gaps=name.endswith("_gaps"))),
+            kept("2.6.3")[1][name],
+            name,
+        )
     with pytest.raises(ImportRefused, match="lacks the values of a frame of pandas"):
         flour.from_skops(files["OneHot_0.skops"])
 
