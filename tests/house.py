@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("flour", "objectstore", "oven", "pretzel", "runtime", "scheduler")
@@ -49,19 +50,33 @@ def shown(path: Path, node: ast.AST | int = 1) -> str:
     return f"{path.relative_to(ROOT).as_posix()}:{line}"
 
 
-def run_python(
-    code: str, *arguments: str, timeout: float = 120, environment: Mapping[str, str] | None = None
-) -> str:
-    """Run `code` in a new interpreter from the checkout and return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=ROOT,
+def ended(
+    *command: str | Path, cwd: Path = ROOT, timeout: float = 120, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """A command that was run from the checkout: its code, and what it printed."""
+    return subprocess.run(
+        command,
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=timeout,
         check=False,
-        env={**os.environ, **(environment or {})},
+        **options,
     )
+
+
+def started(*command: str | Path, **options: Any) -> subprocess.Popen[str]:
+    """A command that runs from the checkout; its caller reads what it prints."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, **options)
+
+
+def run_python(
+    code: str, *arguments: str, timeout: float = 120, environment: Mapping[str, str] | None = None
+) -> str:
+    """Run `code` in a new interpreter from the checkout and return what it printed."""
+    env = {**os.environ, **(environment or {})}
+    done = ended(sys.executable, "-c", code, *arguments, timeout=timeout, env=env)
     assert done.returncode == 0, f"{code}\n\n{done.stdout}{done.stderr}"
     return done.stdout
 

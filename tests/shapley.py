@@ -53,13 +53,15 @@ def by_covers(op: Trees, row: NDArray[Any], made: NDArray[np.int64]) -> Score:
     value, cover = np.asarray(op.value.array, float), np.asarray(op.cover.array, float)
     left, right, feature = (np.asarray(p.array) for p in (op.left, op.right, op.feature))
     seen = op.rows(row[None]).astype(np.float32 if op.narrow else np.float64).astype(np.float64)
+    inner = np.flatnonzero(feature >= 0)  # whose sides do not depend on what is known
+    passed = np.zeros(len(feature), bool)
+    passed[inner] = op.passes(seen[0, feature[inner]], inner)
 
     def mean(node: int, known: frozenset[int]) -> NDArray[np.float64]:
         if feature[node] < 0:
             return np.asarray(value[left[node]])
         if int(made[feature[node]]) in known:
-            passed = op.passes(seen[:, feature[node]], np.array([node]))[0]
-            return mean(int(left[node] if passed else right[node]), known)
+            return mean(int(left[node] if passed[node] else right[node]), known)
         sides = ((int(side), cover[side] / cover[node]) for side in (left[node], right[node]))
         return np.asarray(sum(share * mean(side, known) for side, share in sides))
 

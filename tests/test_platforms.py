@@ -7,7 +7,6 @@ workers, imports, compilations.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from objectstore import system
 from runtime.http import ServerSettings
 from runtime.http.server import ServerError
 from runtime.workers.supervisor import listen_often
-from tests.house import ROOT, run_python
+from tests.house import ROOT, ended, run_python
 
 pytestmark = pytest.mark.once
 
@@ -175,15 +174,8 @@ def test_without_it_the_product_works(names: list[str], tmp_path: Path) -> None:
         "TMPDIR": str(tmp_path),
         "USER": "somebody",
     }
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    words = (sys.executable, "-c", PROGRAM, tmp_path)
+    done = ended(*words, env=environment, cwd=tmp_path, timeout=600)
     assert done.stdout.endswith("all is well\n"), done.stdout + done.stderr
 
 

@@ -16,7 +16,7 @@ import pytest
 import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from tests.house import ROOT
+from tests.house import ROOT, ended
 
 SCRIPTS = sorted(
     [path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix]
@@ -63,15 +63,9 @@ def checkout(tmp_path: Path) -> Path:
 
 def set_up(checkout: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run scripts/setup there, without a terminal."""
-    return subprocess.run(
-        [BASH, str(checkout / "scripts" / "setup")],
-        env={**os.environ, "CI": "true", "PIP_LOG": str(checkout / "pip.log"), **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    env = {**os.environ, "CI": "true", "PIP_LOG": str(checkout / "pip.log"), **variables}
+    command = (BASH, checkout / "scripts" / "setup")
+    return ended(*command, env=env, stdin=subprocess.DEVNULL, timeout=180)
 
 
 def installs(checkout: Path) -> list[str]:
@@ -152,15 +146,8 @@ def test_both_clients_of_the_demonstration_get_the_same_answers() -> None:
 
 def test_the_demonstration_ends_well_and_soon() -> None:
     """It verifies by itself that every answer over HTTP is scikit-learn's."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "demo.py"), "--once"],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    command = (sys.executable, ROOT / "scripts" / "demo.py", "--once")
+    done = ended(*command, stdin=subprocess.DEVNULL, timeout=150)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all answers are scikit-learn's" in done.stdout
     assert done.stdout.count("verified: all") == done.stdout.count("over HTTP") == 5

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import ROOT
+from tests.house import ROOT, ended
 from tests.second_look import TIMED, Look
 
 BASH = shutil.which("bash") or "bash"
@@ -55,18 +55,14 @@ def ran(checkout: Path, bad: int = 0) -> tuple[int, list[str]]:
     """How scripts/test ends there, and what it says."""
     (checkout / "tests" / "test_it.py").write_text(TESTS.format(bad=bad), encoding="utf-8")
     known = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(
-        [BASH, str(checkout / "scripts" / "test"), "-p", "xdist", "-n", "0"],
+    done = ended(
+        *(BASH, checkout / "scripts" / "test", "-p", "xdist", "-n", "0"),
         env={
             **known,
             "PASSED_ALONE": str(checkout / "passed-alone"),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # most of them take a second to be read
         },
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
     )
     return done.returncode, (done.stdout + done.stderr).splitlines()
 

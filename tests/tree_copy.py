@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-from tests.house import MADE, PRODUCT, ROOT
+from tests.house import MADE, PRODUCT, ROOT, ended
 
 LEFT_OUT = shutil.ignore_patterns(*MADE, ".cache")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -45,15 +44,8 @@ def insert(tree: Path, name: str, before: str, new: str) -> None:
 
 def run(tree: Path, *arguments: str, timeout: float = 300) -> str:
     """Run Python in the copy, on the code cache that all tests share."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    done = ended(sys.executable, *arguments, cwd=tree, env=environment, timeout=timeout)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

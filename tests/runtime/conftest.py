@@ -1,4 +1,4 @@
-"""A plan that waits until a test lets it go."""
+"""A runtime, a clock, and a plan that waits until a test lets it go."""
 
 from __future__ import annotations
 
@@ -10,7 +10,30 @@ import pytest
 
 from oven import Plan
 from oven.plans.execution import Execution
+from runtime import Runtime
 from tests.runtime.plans import shift
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    """A runtime without models."""
+    with Runtime() as made:
+        yield made
+
+
+class Clock:
+    """Time that goes on when it is told to."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 class Hold:

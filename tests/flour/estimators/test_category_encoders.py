@@ -22,10 +22,13 @@ from flour.core.errors import FlourError, ImportRefused, InputError, Unsupported
 from flour.pickles.standins import Damaged
 from flour.sklearn.file import read_as_data
 from flour.sklearn.frame_stand_ins import FrameStandIn, plain
-from tests.flour.category_encoders.make import FOLDER, rows
+from tests.flour.category_encoders.make import FOLDER
+from tests.flour.category_encoders.make import rows as made_rows
 from tests.flour.other_libraries.make_skops import PLACE, contents
 from tests.house import run_python
 
+#: Made once for each kind of data: 158 models are asked about them.
+rows = cache(made_rows)
 VERSIONS = sorted(path.name.removesuffix(".tar.xz") for path in FOLDER.glob("*.tar.xz"))
 CODE = """
 import sys
@@ -76,7 +79,7 @@ def test_answers_are_those_of_the_version(version: str) -> None:
     answers, refused = kept(version)[1], list[str]()
     former = version == "2.2.2"
     for name, want in answers.items():
-        some = rows(name.endswith("_gaps"))
+        some = rows(gaps=name.endswith("_gaps"))
         try:
             made = flour.from_sklearn(one(name, version), some if former else None)
         except UnsupportedSetting as problem:  # their state does not tell what they answer
@@ -92,14 +95,18 @@ def test_files_of_skops() -> None:
     files = contents(PLACE)
     for name in ("Target_0_gaps", "WOE_0"):
         made = flour.from_skops(files[f"{name}.skops"])
-        same(answered(made.reference, rows(name.endswith("_gaps"))), kept("2.6.3")[1][name], name)
+        same(
+            answered(made.reference, rows(gaps=name.endswith("_gaps"))),
+            kept("2.6.3")[1][name],
+            name,
+        )
     with pytest.raises(ImportRefused, match="lacks the values of a frame of pandas"):
         flour.from_skops(files["OneHot_0.skops"])
 
 
 @pytest.mark.parametrize("name", ["Target_2", "OneHot_0_gaps", "Sum_0", "CatBoost_1", "Count_0"])
 def test_plans_answer_as_programs(name: str) -> None:
-    plan, some = oven.bake(flour.from_sklearn(one(name))), rows(name.endswith("_gaps"))
+    plan, some = oven.bake(flour.from_sklearn(one(name))), rows(gaps=name.endswith("_gaps"))
     same(answered(plan.run, some), kept("2.8.1")[1][name], name)
     assert [stage.kind for stage in plan.program.stages if not stage.native] == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from onnx import ModelProto, TensorProto, helper
 from flour.core.errors import FlourError
 from flour.onnx import from_onnx
 from runtime import InferenceSession
+from tests.house import ended
 from tests.onnx_parts import FLOAT, model, node
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -156,14 +156,8 @@ def test_a_name_of_megabytes_is_not_repeated() -> None:
     ("first", "count"), [(0, 600), pytest.param(1_000_000, 20_000, marks=pytest.mark.soak)]
 )
 def test_changed_models_of_every_operator_are_refused_or_run(first: int, count: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.onnx_mutants", str(first), str(count)],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-        cwd=ROOT,
-    )
+    words = ("-m", "tests.onnx_mutants", str(first), str(count))
+    done = ended(sys.executable, *words, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     refused, ran = map(int, done.stdout.split())
     assert refused + ran == count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from flour.core.errors import FlourError
 from flour.onnx import from_onnx
+from tests.house import ended
 from tests.onnx_parts import FLOAT, black_in_the_middle, model, node
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -309,18 +309,9 @@ def test_mutated_models_never_crash(tmp_path: Path, source: str, *, native_only:
     count = 250 if native_only else 60
     made = _real(source)
     (tmp_path / "m.onnx").write_bytes(made)
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", _FUZZ, str(tmp_path / "m.onnx"), "1", str(count)),
-            "native" if native_only else "any",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    words = (tmp_path / "m.onnx", "1", str(count), "native" if native_only else "any")
+    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = ended(sys.executable, "-c", _FUZZ, *words, timeout=100, env=path)
     assert done.returncode == 0, done.stderr[-3000:]
     refused, ran = map(int, done.stdout.splitlines()[-1].split())
     assert refused + ran == count

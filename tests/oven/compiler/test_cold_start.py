@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 import flour
 import oven
-from tests.house import ROOT, run_python
+from tests.house import run_python, started
 
 pytestmark = pytest.mark.once
 
@@ -44,18 +43,8 @@ WANT = [[8.5, 26.5, 44.5, 62.5]] * 3
 
 def test_two_processes_that_start_at_once_on_an_empty_cache(plan: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PRETZEL_CACHE": str(tmp_path / "code")}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", _LOAD, str(plan)],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    for process in started:
+    both = [started(sys.executable, "-c", _LOAD, plan, env=environment) for _ in range(2)]
+    for process in both:
         said, problems = process.communicate(timeout=200)
         assert (process.returncode, problems) == (0, "")
         assert json.loads(said)[:3] == [1, True, WANT]

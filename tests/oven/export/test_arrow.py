@@ -18,7 +18,7 @@ import oven
 from flour.core.types import Vector
 from flour.language.flow import outputs, source
 from oven.export import export, image
-from tests.house import ROOT
+from tests.house import ended
 from tests.oven.export import models
 from tests.oven.export.arrowed import variants
 
@@ -65,15 +65,8 @@ def test_rows_of_arrow(name: str, to: Any, tmp_path: Path) -> None:
     columns = json.dumps([[each.dtype, each.width] for each in made])
     program = [sys.executable, "-m", "tests.oven.export.arrowed"]
     settings = {"LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
-    done = subprocess.run(
-        [*program, name, tmp_path / "face.so", tmp_path, columns],
-        cwd=ROOT,
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    words = (name, tmp_path / "face.so", tmp_path, columns)
+    done = ended(*program, *words, env={**os.environ, **settings}, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     portable = image.portable_plan(plan)
     for number, (said, array) in enumerate(variants(name).items()):

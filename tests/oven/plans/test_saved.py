@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from oven.plans.code import PlanCode
 from oven.plans.manifest import MAX_NODES
 from oven.plans.plan import Plan
 from oven.plans.program import PlanProgram
+from tests.house import run_python
 from tests.oven.programs import PROGRAMS
 
 ROOT = Path(__file__).parents[3]
@@ -232,15 +231,8 @@ def test_a_process_with_a_warm_cache_compiles_nothing(tmp_path: Path) -> None:
         plan, _ = baked(name)
         plan.save(tmp_path / f"{name}.plan")
         paths.append(str(tmp_path / f"{name}.plan"))
-    done = subprocess.run(
-        [sys.executable, "-c", COUNT, *paths],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-        cwd=ROOT,
-    )
-    assert done.stdout.split() == ["0", "False", "True"]
+    said = run_python(COUNT, *paths)
+    assert said.split() == ["0", "False", "True"]
 
 
 SPEED = """
@@ -264,15 +256,8 @@ def test_small_plans_load_in_milliseconds(tmp_path: Path) -> None:
         plan = oven.bake(scaled.linear(rng.normal(size=(1, 20)), rng.normal(size=1)).sigmoid())
         paths.append(str(tmp_path / f"{number}.plan"))
         plan.save(paths[-1], durable=False)
-    done = subprocess.run(
-        [sys.executable, "-c", SPEED, *paths],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-        cwd=ROOT,
-    )
-    seconds, compiled = done.stdout.split()
+    said = run_python(SPEED, *paths)
+    seconds, compiled = said.split()
     assert compiled == "0"
     # About 0.001 of a quiet processor; the rest is room for busy and slow ones.
     assert float(seconds) < 0.01

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import flour
 import runtime
+from tests.house import run_python
 from tests.onnx_parts import FLOAT, model, node
 from tests.runtime.bench.onnx_race import Feed, agree, both, race
 
@@ -247,15 +245,8 @@ def forests(folder: Path, count: int) -> None:
 
 def resident(folder: Path, who: str) -> dict[str, float]:
     """Memory and time for all models of a folder, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", _RESIDENT, str(folder), who],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    said = run_python(_RESIDENT, str(folder), who, environment={"PYTHONPATH": str(ROOT)})
+    found: dict[str, float] = json.loads(said.splitlines()[-1])
     return found
 
 

@@ -22,11 +22,13 @@ from runtime.cli.errors import CommandError
 from runtime.cli.serving import server_settings
 from runtime.cluster.serving import Scale
 from runtime.errors import ClusterError
-from tests.house import ROOT, until
+from tests.house import ended, started, until
 from tests.runtime.cli.conftest import Pretzel
 from tests.runtime.http.client import Client
 from tests.runtime.repository.folders import age, save_plan
 from tests.runtime.repository.test_graph_folders import graph, model
+
+SERVE = (sys.executable, "-m", "runtime", "serve")
 
 
 def asked(url: str, body: object = None) -> Any:
@@ -39,14 +41,8 @@ def asked(url: str, body: object = None) -> Any:
 def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     save_plan(tmp_path / "models" / "a.pretzel", 1.0)
     (tmp_path / "models" / "broken.txt").write_text("tree\n", encoding="utf-8")
-    command = [sys.executable, "-m", "runtime", "serve", str(tmp_path / "models"), "--port", "0"]
-    process = subprocess.Popen(
-        [*command, "--poll", "0.05", "--store", str(tmp_path / "store"), "--json"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    given = ("--poll", "0.05", "--store", tmp_path / "store", "--json")
+    process = started(*SERVE, tmp_path / "models", "--port", "0", *given)
     try:
         assert process.stdout is not None
         yield process, json.loads(process.stdout.readline())["url"]
@@ -90,15 +86,7 @@ class Loud:
 def test_all_that_is_said_is_json(tmp_path: Path, form: list[str]) -> None:
     """What libraries print, and the last words of a process that crashed, are objects, too."""
     (tmp_path / "loud.pkl").write_bytes(pickle.dumps(Loud()))
-    command = [sys.executable, "-m", "runtime", "serve", str(tmp_path), "--port", "0", *form]
-    done = subprocess.run(
-        [*command, "--trust-pickle", "--strict"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = ended(*SERVE, tmp_path, "--port", "0", *form, "--trust-pickle", "--strict")
     assert done.returncode == 1, done.stderr
     said = [json.loads(line) for line in done.stderr.splitlines()]
     lines = [each["line"] for each in said if each.get("kind") == "said"]
@@ -130,14 +118,8 @@ def loading(tmp_path: Path, workers: int) -> Iterator[tuple[subprocess.Popen[str
     (models / "b.pkl").write_bytes(pickle.dumps(Waits(tmp_path / "gate")))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "runtime", "serve", str(models), "--port", str(port)]
-    process = subprocess.Popen(
-        [*command, "--workers", str(workers), "--trust-pickle"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    given = ("--port", str(port), "--workers", str(workers), "--trust-pickle")
+    process = started(*SERVE, models, *given)
     client = Client(port)
 
     def answers() -> bool:
@@ -191,14 +173,8 @@ def test_it_ends_while_its_folder_is_loaded(tmp_path: Path, workers: int) -> Non
 
 def test_it_waits_for_no_worker_when_it_is_to_end(tmp_path: Path) -> None:
     save_plan(tmp_path / "a.pretzel", 1.0)
-    command = [sys.executable, "-m", "runtime", "serve", str(tmp_path), "--port", "0"]
-    with subprocess.Popen(
-        [*command, "--workers", "2", "--log-format", "json"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    given = ("--port", "0", "--workers", "2", "--log-format", "json")
+    with started(*SERVE, tmp_path, *given) as process:
         assert process.stderr is not None
         first = json.loads(process.stderr.readline())
         process.send_signal(signal.SIGTERM)
@@ -222,14 +198,8 @@ def test_events_are_logged_from_the_level_that_it_tells(
     """Files whose names have line feeds forge no lines."""
     save_plan(tmp_path / "a.pretzel", 1.0)
     (tmp_path / "b\npretzel: loaded c.txt").write_text("no model")
-    command = [sys.executable, "-m", "runtime", "serve", str(tmp_path), "--port", "0", *given]
-    with subprocess.Popen(
-        [*command, *(["--log-format", form] if form else []), "--set", "drain_delay=0"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    given = ["--set", "drain_delay=0", *given, *(["--log-format", form] if form else [])]
+    with started(*SERVE, tmp_path, "--port", "0", *given) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split(" at ")[1].strip()
         assert asked(f"{url}/v2/log-level") == {"level": level}

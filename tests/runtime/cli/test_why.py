@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 import time
 import urllib.request
@@ -14,7 +13,7 @@ import pytest
 
 import flour
 from runtime import Runtime
-from tests.house import ROOT
+from tests.house import started
 from tests.runtime.cli.conftest import Pretzel
 from tests.runtime.repository.folders import save_plan
 
@@ -23,14 +22,8 @@ def test_answers_of_workers_are_found_in_their_folders(tmp_path: Path, pretzel: 
     models, answers = tmp_path / "models", tmp_path / "answers"
     save_plan(models / "a" / "a.pretzel", 1.0)
     (models / "a" / "notes.toml").write_text("[keep]\nmost_bytes = 1_000_000\n")
-    command = [sys.executable, "-m", "runtime", "serve", str(models), "--port", "0", "--json"]
-    process = subprocess.Popen(
-        [*command, "--workers", "2", "--set", f"answers={answers}"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    given = ("--port", "0", "--json", "--workers", "2", "--set", f"answers={answers}")
+    process = started(sys.executable, "-m", "runtime", "serve", models, *given)
     try:
         assert process.stdout is not None
         url = json.loads(process.stdout.readline())["url"]

@@ -22,19 +22,10 @@ from runtime.cluster.serving.link import Address, Lease, Link
 from runtime.cluster.serving.settings import ClusterSettings
 from runtime.cluster.serving.state import ClusterState
 from tests.house import until
+from tests.runtime.conftest import Clock
 
 LEASE = 5.0
 FILE = "cluster.json"
-
-
-class Clock:
-    """Stands unless it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Actor:

@@ -37,6 +37,7 @@ from runtime.feedback import Feedback, FeedbackFolder, FeedbackReport
 from runtime.feedback.estimates import auc, share
 from runtime.feedback.selection import Selection
 from tests.house import until
+from tests.runtime.conftest import Clock
 
 RNG = np.random.default_rng(3)
 ROWS = 400
@@ -47,16 +48,6 @@ X = pd.DataFrame({
 })  # fmt: skip
 TRUE = (X["amount"] + RNG.normal(size=ROWS) > 0).to_numpy()
 LABELS = np.where(TRUE, "yes", "no")
-
-
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def model(strength: float = 1.0) -> Any:
@@ -299,7 +290,7 @@ def test_a_large_label_in_a_file_leaves_the_report(tmp_path: Path) -> None:
 
 def test_labels_come_late_twice_and_for_others(runtime: Runtime, tmp_path: Path) -> None:
     """The last one counts; those of rows that were not chosen are told apart."""
-    clock = Clock()
+    clock = Clock(0.0)
     with Feedback(runtime, "m", tmp_path, sample=1.0, clock=clock) as feedback:
         ids = ask(runtime, X[:4])
         feedback.labels({ids[0]: "no"})  # before its row is written
@@ -371,7 +362,7 @@ def test_shares_are_exact_enough(runtime: Runtime, tmp_path: Path) -> None:
 
 def test_the_least_certain_rows_are_chosen(runtime: Runtime, tmp_path: Path) -> None:
     """In each period so many, for sure."""
-    clock = Clock()
+    clock = Clock(0.0)
     P = np.asarray(runtime.predict("m", X)["probabilities"])
     with Feedback(runtime, "m", tmp_path, sample=0.0, uncertain=7, clock=clock) as feedback:
         for part in (X[:200], X[200:]):
@@ -534,7 +525,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_the_oldest_files_go_and_memory_is_bounded(runtime: Runtime, tmp_path: Path) -> None:
     """Of files by their bytes; of a period by the number of rows."""
-    clock = Clock()
+    clock = Clock(0.0)
     options: dict[str, Any] = {"sample": 1.0, "most_rows": 10, "most_bytes": 20_000}
     with Feedback(runtime, "m", tmp_path, clock=clock, **options) as feedback:
         for _ in range(12):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,6 @@ from tests.house import until
 from tests.runtime.plans import shift_flow
 
 FOREVER = 3600.0
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        yield made
 
 
 def column() -> flour.Flow:

@@ -7,7 +7,7 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,6 @@ class Trap:
 def trap(path: Path, call: Callable[..., object], *arguments: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(pickle.dumps(Trap(call, *arguments)))
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        yield made
 
 
 def opened(folder: Path, runtime: Runtime, **facts: Any) -> Repository:

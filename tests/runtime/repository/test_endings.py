@@ -27,6 +27,7 @@ from runtime.rollout import Rollout, rollout
 from runtime.routing import Route
 from runtime.workers.fleet import Fleet
 from tests.house import until
+from tests.runtime.conftest import Clock
 from tests.runtime.repository.folders import WIDTH, save_plan
 
 ROW = [0.0] * WIDTH
@@ -57,18 +58,11 @@ def tops(runtime: Runtime, users: int = 40) -> set[float]:
     }
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def begun(runtime: Runtime, clock: Clock | None = None, **terms: Any) -> Rollout:
     if not runtime.routes.has_route("m"):
         runtime.route("m", "m@1")
     given = {"steps": (50, 100), "header": "user", "least": 5, "dwell": 60.0, **terms}
-    made: Rollout = runtime.rollout("m", "m@2", clock=clock or Clock(), watch=False, **given)
+    made: Rollout = runtime.rollout("m", "m@2", clock=clock or Clock(0.0), watch=False, **given)
     return made
 
 
@@ -95,7 +89,7 @@ def is_ready(runtime: Runtime, repository: Repository) -> tuple[bool, list[str]]
 @pytest.mark.parametrize("harm", [vanish, cut, empty])
 @pytest.mark.parametrize("polled", [True, False])
 def test_it_is_never_promoted(folder: Path, harm: Any, *, polled: bool) -> None:
-    clock = Clock()
+    clock = Clock(0.0)
     with served(folder) as (runtime, repository):
         made = begun(runtime, clock)
         harm(path(folder, 2))
@@ -369,7 +363,7 @@ def fleet_route(champion: str) -> Route:
 
 
 def test_a_supervisor_ends_a_rollout_of_another_build(folder: Path) -> None:
-    fleet, clock = Fleet(), Clock()
+    fleet, clock = Fleet(), Clock(0.0)
     with Repository(folder, fleet, quiet_seconds=0) as repository:
         repository.load_all()
         fleet.put_route("m", Route("m@1"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import joblib
@@ -23,13 +22,6 @@ class Bomb:
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.mkdir, (os.environ["PRETZEL_TEST_BOMB"],)
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        save = made
-        yield save
 
 
 def states(folder: Path, runtime: Runtime, **facts: int) -> dict[str, tuple[str, str]]:

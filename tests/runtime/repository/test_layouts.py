@@ -9,7 +9,6 @@ import json
 import lzma
 import pickle
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,6 @@ from runtime.repository import Repository, formats
 from runtime.repository.errors import UnsupportedModel
 from runtime.repository.files import Folder
 from tests.runtime.repository.folders import THREE, TWO, X, fil, lgb, mlserver, save_plan, xgb
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        yield made
 
 
 def loaded(folder: Path, runtime: Runtime, **facts: Any) -> Repository:

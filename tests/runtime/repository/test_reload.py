@@ -7,7 +7,6 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,6 @@ from scheduler import SimulatedClock
 from tests.runtime.repository.folders import WIDTH, X, age, fil, lgb, mlserver, save_plan, xgb
 
 ROW = np.zeros(WIDTH)
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        yield made
 
 
 def offset(runtime: Runtime, address: str = "a") -> float:

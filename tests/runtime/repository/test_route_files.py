@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,12 +42,6 @@ def folder(tmp_path: Path) -> Path:
     for version in (1, 2):
         save_plan(tmp_path / "m" / str(version) / "model.pretzel", float(version))
     return tmp_path
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        yield made
 
 
 def loaded(folder: Path, runtime: Runtime) -> tuple[Repository, tuple[FolderEvent, ...]]:

@@ -10,7 +10,9 @@ from runtime import Runtime
 from runtime.errors import UnknownEndpoint
 from runtime.rollout import Rollout
 from tests.house import until
-from tests.runtime.rollout.test_rollout import ROW, Clock, ask, begun, register
+from tests.runtime.conftest import Clock
+from tests.runtime.rollout.conftest import register
+from tests.runtime.rollout.test_rollout import ROW, ask, begun
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,15 +12,10 @@ import flour
 from runtime import Runtime
 from runtime.errors import BadCall, BadRegistration
 from runtime.rollout import resume
+from tests.runtime.conftest import Clock
+from tests.runtime.rollout.conftest import register
 from tests.runtime.rollout.test_endings import promoting
-from tests.runtime.rollout.test_rollout import Clock, ask, begun, register
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        register(made)
-        yield made
+from tests.runtime.rollout.test_rollout import ask, begun
 
 
 def flow(factor: float) -> flour.Flow:

@@ -9,7 +9,6 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,37 +22,11 @@ from runtime.errors import BadCall, UnknownEndpoint
 from runtime.repository.repository import Repository
 from runtime.rollout import Rollout, resume
 from tests.house import until
+from tests.runtime.conftest import Clock
 from tests.runtime.repository.folders import save_plan
+from tests.runtime.rollout.conftest import register
 
 ROW = {"user": 0.0, "amount": 1.0}
-
-
-class Clock:
-    """Time that goes on when it is told."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        register(made)
-        yield made
-
-
-def register(runtime: Runtime, name: str = "m", *, same: bool = True) -> None:
-    for version in (1, 2):
-        row = flour.record(user=float, amount=float)
-        flow = flour.outputs(label=row["amount"] * (1.0 if same else float(version)))
-        runtime.register(name, flow, version, activate=version == 1, background=False)
 
 
 def begun(runtime: Runtime, clock: Clock, **terms: Any) -> Rollout:

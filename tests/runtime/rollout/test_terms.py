@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,19 +10,8 @@ import flour
 from flour.core.errors import FlourError
 from runtime import Runtime
 from runtime.errors import BadRegistration, UnknownEndpoint
-from tests.runtime.rollout.test_rollout import ROW, Clock, ask, begun, register
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        register(made)
-        yield made
+from tests.runtime.conftest import Clock
+from tests.runtime.rollout.test_rollout import ROW, ask, begun
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ import pytest
 from runtime import Runtime
 from runtime.rollout.webhook import WAITING, Webhook
 from tests.house import until
-from tests.runtime.rollout.test_rollout import Clock, begun, register
+from tests.runtime.conftest import Clock
+from tests.runtime.rollout.conftest import register
+from tests.runtime.rollout.test_rollout import begun
 
 
 def test_events_are_told_to_an_address_also_when_it_fails_at_first() -> None:

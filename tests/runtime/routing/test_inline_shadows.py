@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,6 @@ from tests.runtime.plans import WORDS, documents
 from tests.runtime.routing.seen import Seen
 
 TEXTS = documents(60, 40)
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        yield made
 
 
 def text_flow(seed: int) -> Flow:

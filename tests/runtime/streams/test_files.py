@@ -23,7 +23,7 @@ from runtime.repository.notes_file import read
 from runtime.service.stream_counts import STREAMS
 from runtime.streams import Stream, open_sink, open_source
 from runtime.streams.messages import BadStream, StreamLost
-from tests.house import ROOT, run_python, until
+from tests.house import ROOT, ended, run_python, until
 from tests.runtime.streams.world import times
 
 
@@ -301,15 +301,7 @@ def test_a_file_that_is_not_there_is_waited_for(
 
 
 def command(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "runtime", "stream", *words],
-        cwd=ROOT,
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return ended(sys.executable, "-m", "runtime", "stream", *words, input=given)
 
 
 def test_the_command_answers_standard_input(tmp_path: Path) -> None:

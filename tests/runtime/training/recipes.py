@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pretzel.training import Recipe, TrainingCache
 from runtime.training.job import perform
+from tests.runtime.conftest import Clock
 
 SOURCE = '''
 """A recipe."""
@@ -67,22 +68,13 @@ def sureness(model, rows):
 '''
 
 
-class Clock:
-    """Time that goes on when it is told to."""
-
-    now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Inline:
     """Does jobs at once, in this process; those of `after` once it has been told so."""
 
     def __init__(
         self, clock: Clock | None = None, after: dict[str, threading.Event] | None = None
     ) -> None:
-        self.clock, self.after = clock or Clock(), after or {}
+        self.clock, self.after = clock or Clock(1_000_000.0), after or {}
         self.threads = ThreadPoolExecutor(1)
 
     def submit(self, job: str) -> Future[str]:
@@ -119,4 +111,4 @@ def ran(folder: Path) -> list[str]:
 
 def cache(folder: Path, clock: Clock | None = None) -> TrainingCache:
     """The cache beside the recipe."""
-    return TrainingCache(folder / "cache", clock=clock or Clock())
+    return TrainingCache(folder / "cache", clock=clock or Clock(1_000_000.0))

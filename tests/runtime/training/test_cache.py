@@ -9,7 +9,8 @@ import pytest
 
 from pretzel.training import TrainingCache, train
 from runtime.errors import BadCall
-from tests.runtime.training.recipes import Clock, Inline, cache, ran, recipe
+from tests.runtime.conftest import Clock
+from tests.runtime.training.recipes import Inline, cache, ran, recipe
 
 KEYS = [f"{number:032x}" for number in range(6)]
 
@@ -40,7 +41,7 @@ def test_a_result_that_is_gone_is_computed_again(tmp_path: Path) -> None:
 
 
 def test_what_was_used_longest_ago_is_removed_first(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = Clock(1_000_000.0)
     with cache(tmp_path, clock) as opened:
         for key in KEYS:
             opened.put(key, key.encode())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,10 @@ from pretzel.training import Publisher, Retraining, TrainingOutcome, train
 from runtime import Runtime
 from runtime.watch import PageHinkley, Watch
 from tests.house import until
-from tests.runtime.training.recipes import Clock, Inline, cache, recipe
+from tests.runtime.conftest import Clock
+from tests.runtime.training.recipes import Inline, cache, recipe
 
 TERMS = {"steps": (50, 100), "dwell": 0.01, "header": "user", "least": 5}
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime() as made:
-        yield made
 
 
 class Training:
@@ -57,7 +52,7 @@ def fold(again: Retraining) -> None:
 def test_drift_trains_a_version_that_is_rolled_out(tmp_path: Path, runtime: Runtime) -> None:
     training = Training(tmp_path, Publisher("m", runtime, TERMS))
     training("the first")
-    rows, clock = np.random.default_rng(1).normal(size=(600, 2)), Clock()
+    rows, clock = np.random.default_rng(1).normal(size=(600, 2)), Clock(1_000_000.0)
     with Retraining(
         training, training.publisher, watch=watched(runtime), clock=clock, start=False
     ) as again:
@@ -101,7 +96,7 @@ def test_an_alarm_of_a_detector_trains(tmp_path: Path, runtime: Runtime) -> None
 
 
 def test_time_and_requests_train(tmp_path: Path, runtime: Runtime) -> None:
-    training, clock = Training(tmp_path, Publisher("m", runtime)), Clock()
+    training, clock = Training(tmp_path, Publisher("m", runtime)), Clock(1_000_000.0)
     with Retraining(training, training.publisher, every=60, clock=clock, start=False) as again:
         assert again.look() == ""
         again.request()
@@ -117,7 +112,7 @@ def test_a_training_that_fails_is_tried_again_in_its_time(runtime: Runtime) -> N
     def fail(why: str) -> TrainingOutcome:
         raise KeyError(why)
 
-    clock = Clock()
+    clock = Clock(1_000_000.0)
     runtime.register("m", oven.bake(flour.vector("x", 2).linear([[1.0, 0.0]], [0.0])))
     again = Retraining(
         fail, Publisher("m", runtime), watch=watched(runtime), every=60, clock=clock, start=False

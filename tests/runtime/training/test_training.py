@@ -20,7 +20,8 @@ from runtime.errors import BadCall
 from runtime.repository import Repository
 from runtime.training.job import MeanModel
 from tests.house import until
-from tests.runtime.training.recipes import Clock, Inline, cache, ran, recipe
+from tests.runtime.conftest import Clock
+from tests.runtime.training.recipes import Inline, cache, ran, recipe
 
 ALL = ["rows", "gate", "gate", "gate", "strong", "unread", "weak"]
 ROW = [1.0, 0.0]
@@ -86,7 +87,7 @@ def test_data_count_by_their_content(tmp_path: Path) -> None:
 
 
 def test_a_result_counts_until_it_is_too_old(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = Clock(1_000_000.0)
     trained(tmp_path, clock=clock)
     clock.now += 99
     trained(tmp_path, clock=clock)

@@ -14,23 +14,9 @@ from flour.core.errors import ParameterError
 from runtime import Runtime
 from runtime.service.entry import SAMPLE
 from runtime.watch.sampling import Sampling
+from tests.runtime.conftest import Clock
 
 DAY = 86_400.0
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
-from tests.house import ROOT, until
+from tests.house import started, until
 
 ROW = [0.0, 0.0, 0.0, 0.0]
 #: Half of what a server that ends gives clients that have been answered, and new ones.
@@ -31,25 +31,10 @@ class Served:
     def __init__(
         self, folder: Path, workers: int, *more: str, before: Sequence[str] = (), **environment: str
     ) -> None:
-        command = [
-            *before,
-            sys.executable,
-            "-m",
-            "runtime",
-            "serve",
-            str(folder),
-            "--port",
-            "0",
-            "--json",
-        ]
-        self.process = subprocess.Popen(
-            [*command, "--workers", str(workers), *more],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONFAULTHANDLER": "1", **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [*before, sys.executable, "-m", "runtime", "serve", str(folder)]
+        command += ["--port", "0", "--json", "--workers", str(workers), *more]
+        environment = {**os.environ, "PYTHONFAULTHANDLER": "1", **environment}
+        self.process = started(*command, env=environment)
         self.events: list[dict[str, Any]] = []
         self.said: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -121,8 +106,8 @@ def serving(
     finally:
         if served.process.poll() is None:
             served.stop()
-        started = [each["process"] for each in served.of("started")]
-        until(lambda: not any(alive(each) for each in started), "a worker is left behind")
+        workers_of_it = [each["process"] for each in served.of("started")]
+        until(lambda: not any(map(alive, workers_of_it)), "a worker is left behind")
         for pipe in (served.process.stdout, served.process.stderr):
             assert pipe is not None
             pipe.close()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import resource
-import subprocess
 import sys
 from pathlib import Path
 
 import oven
-from tests.house import ROOT, until
+from tests.house import ended, until
 from tests.runtime.plans import shift_flow
 from tests.runtime.repository.folders import age, save_plan
 from tests.runtime.workers.house import ROW, serving
@@ -52,15 +51,9 @@ def test_no_worker_comes_up(tmp_path: Path) -> None:
     """A store that cannot be opened ends the command, with the reason, and leaves nobody behind."""
     save_plan(tmp_path / "models" / "a.pretzel", 1.0)
     (tmp_path / "store").write_text("no directory", encoding="utf-8")
-    command = [sys.executable, "-m", "runtime", "serve", str(tmp_path / "models"), "--port", "0"]
-    done = subprocess.run(
-        [*command, "--workers", "2", "--store", str(tmp_path / "store")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    given = ("--port", "0", "--workers", "2", "--store", tmp_path / "store")
+    command = (sys.executable, "-m", "runtime", "serve", tmp_path / "models")
+    done = ended(*command, *given, timeout=180)
     assert done.returncode == 1, done.stderr
     assert "no worker comes up" in done.stderr
     assert "ended: " in done.stderr
