@@ -139,20 +139,10 @@ class ModelVersion:
     """A registered version. Calls hold on to what they have taken from it, and take it once."""
 
     __slots__ = (
-        *("__weakref__", "classes", "close_by", "counts", "digest", "entry", "front", "grows", "inputs"),
-        *(
-            "kinds",
-            "learned",
-            "mixes_rows",
-            "name",
-            "notes",
-            "outputs",
-            "owner",
-            "hides",
-            "private",
-            "reader",
-        ),
-        *("reserved", "residence", "settled", "shared", "version", "waits", "watcher"),
+        *("__weakref__", "classes", "close_by", "counts", "digest", "entry", "front", "grows"),
+        *("hides", "inputs", "kinds", "learned", "mixes_rows", "name", "notes", "outputs", "owner"),
+        *("private", "reader", "reserved", "residence", "settled", "shared", "version", "waits"),
+        "watcher",
     )
 
     def __init__(
