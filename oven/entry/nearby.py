@@ -6,7 +6,8 @@ from the one before. A caller that has the addresses asks for all lines at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import chain
 from types import BuiltinFunctionType
 
 import numpy as np
@@ -24,37 +25,35 @@ _LINE = 64
 
 def lines(function: object, *objects: object) -> bytes:
     """The addresses of these objects' lines, and of those that a call of `function` reads."""
-    heads = [(id(each), type(each).__basicsize__) for each in objects]
-    found = dict.fromkeys(
-        line
-        for start, size in (*heads, *_of_all((*objects, function)))
-        for line in range(start - start % _LINE, start + size, _LINE)
-    )
+    found = dict[int, None]()
+    for start, size in chain.from_iterable(map(_memory, (*objects, function))):
+        found |= dict.fromkeys(range(start - start % _LINE, start + size, _LINE))
+        if len(found) >= MOST_LINES:
+            break
     return np.array([*found][:MOST_LINES], np.int64).tobytes()
 
 
-def _tables(item: object) -> Iterator[tuple[int, int]]:
-    """The start and the size of everything that machine code reads by way of an object."""
-    match item:
-        case NativeTable():
-            yield id(item), type(item).__basicsize__
-            yield item.ctypes.data, item.nbytes
-            yield from _of_all(item.kept)
-        case NativeRun():
-            yield item.addresses[1], item.table_bytes
-            for blob in item.kept:
-                yield blob.array.ctypes.data, min(blob.nbytes, _FIRST_BYTES)
-        case np.ndarray() if item.nbytes <= _TABLE_BYTES:
-            yield item.ctypes.data, item.nbytes
-        case list():
-            yield list_items(item), 8 * len(item)
-        case tuple():
-            yield from _of_all(item)
-        case BuiltinFunctionType():
-            yield id(item), type(item).__basicsize__
-            yield from _tables(item.__self__)
+def _memory(item: object) -> Iterator[tuple[int, int]]:
+    """The start and the size of an object, and of what machine code reads by way of it."""
+    yield id(item), type(item).__basicsize__
+    if isinstance(item, BuiltinFunctionType):
+        yield from _memory(item.__self__)
+    elif isinstance(item, np.ndarray):
+        yield item.ctypes.data, item.nbytes
+        for each in item.kept if isinstance(item, NativeTable) else ():
+            yield from _kept(each)
 
 
-def _of_all(items: Iterable[object]) -> Iterator[tuple[int, int]]:
-    for each in items:
-        yield from _tables(each)
+def _kept(item: object) -> Iterator[tuple[int, int]]:
+    """What machine code reads of something whose address is in a table."""
+    if isinstance(item, NativeRun):
+        yield item.addresses[1], item.table_bytes
+        for blob in item.kept:
+            yield blob.array.ctypes.data, min(blob.nbytes, _FIRST_BYTES)
+    elif isinstance(item, np.ndarray):
+        if item.nbytes <= _TABLE_BYTES:
+            yield item.ctypes.data, item.nbytes
+    elif isinstance(item, list):
+        yield list_items(item), 8 * len(item)
+    elif isinstance(item, BuiltinFunctionType):
+        yield from _memory(item)
