@@ -81,17 +81,24 @@ def named_outputs(wanted: object, known: Sequence[str], whose: str) -> tuple[str
     if wanted is None:
         return None
     given: Iterable[object] = (wanted,)
-    if isinstance(wanted, Iterable) and not isinstance(wanted, str | bytes):
+    if type(wanted) is not str and isinstance(wanted, Iterable) and not isinstance(wanted, _TEXTS):
         given = wanted
-    names, every = list[str](), "outputs: " + ", ".join(known)
+    names: list[str] = []
     for name in given:
         if not isinstance(name, str) or name not in known:
             hint = nearest(name, known)
-            raise BadCall(f"{whose} has no output {name!r:.60}", found=every, hint=hint)
+            raise BadCall(f"{whose} has no output {name!r:.60}", found=_every(known), hint=hint)
         names.append(known[known.index(name)])  # its text, whatever `name` shows as
     if not names:
         hint = "name at least one, or leave `outputs` out for all of them"
-        raise BadCall("no output is asked for", where=whose, found=every, hint=hint)
-    if len({*names}) < len(names):
+        raise BadCall("no output is asked for", where=whose, found=_every(known), hint=hint)
+    if len(names) > 1 and len({*names}) < len(names):
         raise BadCall("an output is asked for twice", where=whose, found=", ".join(names)[:200])
     return tuple(names)
+
+
+_TEXTS = (str, bytes)
+
+
+def _every(known: Sequence[str]) -> str:
+    return "outputs: " + ", ".join(known)
