@@ -214,10 +214,7 @@ def opened(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
 
 
 def copied(buffer: NDArray[np.uint8]) -> layout.Container:
-    """A container in memory, whatever becomes of its file.
-
-    Equal large arrays are there once, of equal files all.
-    """
+    """A container in memory, whatever becomes of its file; large equal arrays are there once."""
     head = layout.head(buffer)
     if head is None or len(buffer) < COPIED_BYTES:
         return frozen(buffer)

@@ -86,8 +86,6 @@ class ContainerContents(NamedTuple):
 class Copied:
     """A container in memory, in parts by the offsets at which they begin."""
 
-    __slots__ = ("_parts", "_size", "_starts")
-
     def __init__(self, parts: Mapping[int, NDArray[np.uint8]], size: int) -> None:
         self._starts, self._parts, self._size = [*parts], [*parts.values()], size
 

@@ -1,8 +1,4 @@
-"""The memory that a call of an entry reads, line by line.
-
-Where many plans take turns, none of it is in the processor's caches, and each line is known only
-from the one before. A caller that has the addresses asks for all lines at once.
-"""
+"""The lines of memory that a call of an entry reads: who has them can ask for all at once."""
 
 from __future__ import annotations
 
@@ -13,47 +9,30 @@ from types import BuiltinFunctionType
 import numpy as np
 
 from oven.entry.builtin import NativeTable
-from oven.entry.interpreter import list_items
 from oven.run.native_run import NativeRun
 
 #: Lines that one call asks for: some sixteen come at the same time.
 MOST_LINES = 64
-#: Larger tables are scratch memory, or read here and there.
+#: Larger tables are scratch memory; of parameters only the beginning is read by every row.
 _TABLE_BYTES, _FIRST_BYTES = 4096, 128
-_LINE = 64
 
 
 def lines(function: object, *objects: object) -> bytes:
     """The addresses of these objects' lines, and of those that a call of `function` reads."""
-    found = dict[int, None]()
-    for start, size in chain.from_iterable(map(_memory, (*objects, function))):
-        found |= dict.fromkeys(range(start - start % _LINE, start + size, _LINE))
-        if len(found) >= MOST_LINES:
-            break
-    return np.array([*found][:MOST_LINES], np.int64).tobytes()
+    heads = ((id(each), type(each).__basicsize__) for each in objects)
+    spans = chain(heads, *map(_memory, (*objects, function)))
+    found = (range(start & -64, start + size, 64) for start, size in spans)
+    return np.array([*dict.fromkeys(chain(*found))][:MOST_LINES], np.int64).tobytes()
 
 
 def _memory(item: object) -> Iterator[tuple[int, int]]:
-    """The start and the size of an object, and of what machine code reads by way of it."""
-    yield id(item), type(item).__basicsize__
+    """The start and the size of what machine code reads by way of something."""
     if isinstance(item, BuiltinFunctionType):
+        yield from ((id(each), type(each).__basicsize__) for each in (item, item.__self__))
         yield from _memory(item.__self__)
-    elif isinstance(item, np.ndarray):
-        yield item.ctypes.data, item.nbytes
-        for each in item.kept if isinstance(item, NativeTable) else ():
-            yield from _kept(each)
-
-
-def _kept(item: object) -> Iterator[tuple[int, int]]:
-    """What machine code reads of something whose address is in a table."""
-    if isinstance(item, NativeRun):
+    elif isinstance(item, NativeRun):
         yield item.addresses[1], item.table_bytes
-        for blob in item.kept:
-            yield blob.array.ctypes.data, min(blob.nbytes, _FIRST_BYTES)
-    elif isinstance(item, np.ndarray):
-        if item.nbytes <= _TABLE_BYTES:
-            yield item.ctypes.data, item.nbytes
-    elif isinstance(item, list):
-        yield list_items(item), 8 * len(item)
-    elif isinstance(item, BuiltinFunctionType):
-        yield from _memory(item)
+        yield from ((each.array.ctypes.data, min(each.nbytes, _FIRST_BYTES)) for each in item.kept)
+    elif isinstance(item, np.ndarray) and item.nbytes <= _TABLE_BYTES:
+        yield item.ctypes.data, item.nbytes
+        yield from chain(*map(_memory, item.kept if isinstance(item, NativeTable) else ()))

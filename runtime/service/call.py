@@ -81,24 +81,17 @@ def named_outputs(wanted: object, known: Sequence[str], whose: str) -> tuple[str
     if wanted is None:
         return None
     given: Iterable[object] = (wanted,)
-    if type(wanted) is not str and isinstance(wanted, Iterable) and not isinstance(wanted, _TEXTS):
+    if not isinstance(wanted, str | bytes) and isinstance(wanted, Iterable):
         given = wanted
     names: list[str] = []
     for name in given:
         if not isinstance(name, str) or name not in known:
-            hint = nearest(name, known)
-            raise BadCall(f"{whose} has no output {name!r:.60}", found=_every(known), hint=hint)
+            what, hint = f"{whose} has no output {name!r:.60}", nearest(name, known)
+            raise BadCall(what, found=f"outputs: {', '.join(known)}", hint=hint)
         names.append(known[known.index(name)])  # its text, whatever `name` shows as
     if not names:
-        hint = "name at least one, or leave `outputs` out for all of them"
-        raise BadCall("no output is asked for", where=whose, found=_every(known), hint=hint)
+        hint, every = "name at least one, or leave `outputs` out for all of them", ", ".join(known)
+        raise BadCall("no output is asked for", where=whose, found=f"outputs: {every}", hint=hint)
     if len(names) > 1 and len({*names}) < len(names):
         raise BadCall("an output is asked for twice", where=whose, found=", ".join(names)[:200])
     return tuple(names)
-
-
-_TEXTS = (str, bytes)
-
-
-def _every(known: Sequence[str]) -> str:
-    return "outputs: " + ", ".join(known)

@@ -176,12 +176,12 @@ def native_predict(self, arguments, count, names):
         PyErr_Clear()
         return PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
 """
-#: Where calls take turns, what the last one read is far away, and one line of memory leads to the
-#: next: all are asked for at once. Asking is no reading: it does not matter what is there.
+#: After another plan's call each line of memory is far away and leads to the next: all are asked
+#: for at once. Asking is no reading: it does not matter what is there.
 _FETCHED = """\
 if version != ld_int64(table.LATEST, 0):
     st_int64(table.LATEST, 0, version)
-    lines = ld_int64(version, table.AT_CLOSE_BY)
+    lines = ld_int64(version, table.LINES)
     where = PyBytes_AsString(lines)
     for place in range(lines.SIZE >> 3):
         fetch(ld_int64(where, place))
@@ -382,14 +382,13 @@ def open_native_predict(
 
     def fill() -> Contents:
         words = {f"AT_{name.upper()}": place for name, place in zip(_SLOTS, places, strict=True)}
-        words |= {"ROUTES": id(routes), "DOCUMENT": DOCUMENT}
+        words |= {"ROUTES": id(routes), "DOCUMENT": DOCUMENT, "LATEST": latest.ctypes.data}
         words |= {"FALLBACK": id(general), "TIMED": id(timed), "AT_ENTRY": own[0]}
-        words |= {"AT_CLOSE_BY": own[1], "LATEST": latest.ctypes.data}
         noted = zip(_MIRROR_SLOTS, mirror_places, strict=True)
         words |= {f"AT_{name.upper()}": place for name, place in noted}
         words |= {"MIRRORS": id(mirrors), "MIRRORED": id(mirrored), "COPY": id(_COPY)}
         words |= {f"WORD_{each.upper()}": id(sys.intern(each)) for each in _WORDS}
-        words |= {"FLOAT64": id(_FLOAT64), "NEAR": round(BETWEEN_SECONDS * 1e6)}
+        words |= {"FLOAT64": id(_FLOAT64), "NEAR": round(BETWEEN_SECONDS * 1e6), "LINES": own[1]}
         return Contents(words, (routes, mirrors, general, timed, mirrored, latest))
 
     return native_function(_TEMPLATE, fill, _STYLE)

@@ -254,8 +254,7 @@ class ModelVersion:
         learned.native = work is not None
         learned.nonblocking = work is not None and work < INLINE_BYTES
         self.entry.inline_rows = self._least_rows()
-        if work is not None:
-            self.close_by = nearby.lines(opened, self.entry, self.entry.calls, self.entry.places)
+        self.close_by = nearby.lines(opened, self.entry, self.entry.calls, self.entry.places)
 
     def part(self, names: tuple[str, ...]) -> OutputsEntry:
         """The call for these outputs: of a plan of their own, or the whole until that is there."""
