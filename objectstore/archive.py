@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from objectstore import layout
 from objectstore.atomic import write_file
-from objectstore.blob import Blob
+from objectstore.blob import ALIGNMENT, Blob
 from objectstore.closing import Closing
 from objectstore.digest import array_digest
 from objectstore.errors import ArchiveError, DamagedBlob, MissingBlob, StoreClosed, StoreError
@@ -33,11 +33,11 @@ COPIED_BYTES = 64 << 10
 """Arrays of fewer bytes are copied out of a file: reading a page makes the kernel map this many
 bytes around it, most of which would belong to other arrays."""
 
-APART_BYTES = 1 << 10
-"""Copies of smaller arrays are not shared: an entry of each takes as much memory as it saves."""
+APART_BYTES = 16 << 10
+"""Smaller arrays are copied together with their neighbours: a forest has hundreds of them."""
 
-_COPIES: WeakValueDictionary[str, NDArray[np.generic]] = WeakValueDictionary()
-"""Arrays that `copied` has made, by the digests that their files state."""
+_COPIES: WeakValueDictionary[str, NDArray[np.uint8]] = WeakValueDictionary()
+"""Memory that `copied` has made: arrays by the digests that files state, the rest by file."""
 
 MAX_DEPTH = 64
 """Deepest nesting of lists and objects in a manifest: bounds the stack of readers."""
@@ -213,32 +213,31 @@ def opened(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
         ) from error
 
 
-def copied(buffer: NDArray[np.uint8], where: str) -> layout.Container:
-    """A container in memory, whatever becomes of its file; equal arrays are there once."""
+def copied(buffer: NDArray[np.uint8]) -> layout.Container:
+    """A container in memory, whatever becomes of its file; large equal arrays are there once."""
     head = layout.head(buffer)
     if head is None or len(buffer) < COPIED_BYTES:
         return frozen(buffer)
-    made = layout.Copied(frozen_bytes(head), len(buffer))
-    for record in layout.decode(made, where).arrays.values():
-        made.arrays[record.digest] = _in_memory(layout.payload(buffer, record), record.digest)
-    return made
+    parts, start, file = dict[int, NDArray[np.uint8]](), 0, hash(head)
+    for digest, offset, nbytes in layout.places(head):
+        # What is out of place is left to `decode`, which says so.
+        if nbytes >= APART_BYTES and start < offset <= len(buffer) - nbytes:
+            parts[start] = _in_memory(buffer[start:offset], f"{file} {start}")
+            parts[offset] = _in_memory(buffer[offset : offset + nbytes], digest)
+            start = offset + nbytes - (offset + nbytes) % ALIGNMENT
+    parts[start] = _in_memory(buffer[start:], f"{file} {start}")
+    return layout.Copied(parts, len(buffer))
 
 
-def _in_memory(array: NDArray[np.generic], digest: str) -> NDArray[np.generic]:
-    """The live array of this digest, an equal copy, or a new one."""
-    if array.nbytes < APART_BYTES:
-        return frozen(array)
-    live, known = Blob.live(digest), _COPIES.get(digest)
-    if live is not None:
-        return live.array
+def _in_memory(array: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:
+    """The bytes of the live array of this digest, an equal copy of this name, or a new one."""
+    live, known = Blob.live(name), _COPIES.get(name)
+    if live is not None and live.nbytes == array.nbytes:
+        return live.array.reshape(-1).view(np.uint8)
     # Nothing is verified yet: a file that states a wrong digest must not harm another one.
-    if (
-        known is not None
-        and (known.dtype, known.shape) == (array.dtype, array.shape)
-        and np.array_equal(known.reshape(-1).view(np.uint8), array.reshape(-1).view(np.uint8))
-    ):
+    if known is not None and np.array_equal(known, array):
         return known
-    _COPIES[digest] = made = frozen(array)
+    _COPIES[name] = made = frozen(array)
     return made
 
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -83,20 +84,18 @@ class ContainerContents(NamedTuple):
 
 
 class Copied:
-    """A container in memory: the bytes before its payloads, and each array by itself."""
+    """A container in memory, in parts by the offsets at which they begin."""
 
-    __slots__ = ("_head", "_size", "arrays")
-
-    def __init__(self, head: NDArray[np.uint8], size: int) -> None:
-        self._head, self._size = head, size
-        #: By digest; none of them is verified.
-        self.arrays: dict[str, NDArray[np.generic]] = {}
+    def __init__(self, parts: Mapping[int, NDArray[np.uint8]], size: int) -> None:
+        self._starts, self._parts, self._size = [*parts], [*parts.values()], size
 
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, part: slice) -> NDArray[np.uint8]:
-        return self._head[part]
+    def __getitem__(self, where: slice) -> NDArray[np.uint8]:
+        part = bisect_right(self._starts, where.start or 0) - 1
+        start = self._starts[part]
+        return self._parts[part][(where.start or 0) - start : where.stop - start]
 
 
 Container: TypeAlias = "NDArray[np.uint8] | Copied"
@@ -161,10 +160,15 @@ def head(buffer: Container) -> bytes | None:
     return buffer[:end].tobytes() if end <= size else None
 
 
+def places(head: bytes) -> Iterator[tuple[str, int, int]]:
+    """The digest, offset and size of each array as the head states them: nothing is checked."""
+    (_, _, _, arrays, *_), start = _HEADER.unpack_from(head), _HEADER.size
+    for digest, _, _, _, *place in _ARRAY.iter_unpack(head[start : start + _ARRAY.size * arrays]):
+        yield digest.hex(), place[0], place[1]
+
+
 def payload(buffer: Container, record: ArrayRecord) -> NDArray[np.generic]:
     """An array of a decoded container, as a view."""
-    if isinstance(buffer, Copied):
-        return buffer.arrays[record.digest]
     part = buffer[record.offset : record.offset + record.nbytes]
     return part.view(DTYPES[record.dtype]).reshape(record.shape)
 

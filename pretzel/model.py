@@ -110,8 +110,8 @@ def load(path: str | Path, *, allow_python: bool = False) -> Model:
 
     >>> model = pretzel.load("churn.pretzel")
 
-    Equal arrays of files are in memory once, and a method's code is made ready when it is first
-    used. Labels that are texts come as objects: the estimator's own array type is not in the file.
+    Large equal arrays of files are in memory once, and a method's code is made ready when it is
+    first used. Labels that are texts come as objects: the file has no array type of the estimator.
     A model with Python steps wants `allow_python`: their modules are imported, which runs code.
     A file of more than 64 MiB stays mapped: rename another one over it, never write into it.
     """

@@ -64,8 +64,8 @@ def load(
     """The plan in a file, checked; its parameters are views into it.
 
     Other bytes written over a mapped file, instead of a new file renamed to its name, change or end
-    what uses it; with `mapped=False`, one of at most 64 MiB is read into memory. Equal arrays of
-    such files are there once.
+    what uses it; with `mapped=False`, one of at most 64 MiB is read into memory. Large equal
+    arrays of such files are there once.
 
     With a `store`, parameters live there instead: those it has already are not read again, and
     all plans and processes that use the store share one copy. `background` is that of `oven.bake`.
@@ -74,7 +74,7 @@ def load(
     run a program from the same source.
     """
     file = opened(path)
-    buffer = file if mapped or file.nbytes > _READ_AT_MOST else copied(file, str(path))
+    buffer = file if mapped or file.nbytes > _READ_AT_MOST else copied(file)
     if trust_code:
         from oven.plans import carried
 

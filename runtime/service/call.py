@@ -81,17 +81,17 @@ def named_outputs(wanted: object, known: Sequence[str], whose: str) -> tuple[str
     if wanted is None:
         return None
     given: Iterable[object] = (wanted,)
-    if isinstance(wanted, Iterable) and not isinstance(wanted, str | bytes):
+    if not isinstance(wanted, str | bytes) and isinstance(wanted, Iterable):
         given = wanted
-    names, every = list[str](), "outputs: " + ", ".join(known)
+    names: list[str] = []
     for name in given:
         if not isinstance(name, str) or name not in known:
-            hint = nearest(name, known)
-            raise BadCall(f"{whose} has no output {name!r:.60}", found=every, hint=hint)
+            what, hint = f"{whose} has no output {name!r:.60}", nearest(name, known)
+            raise BadCall(what, found=f"outputs: {', '.join(known)}", hint=hint)
         names.append(known[known.index(name)])  # its text, whatever `name` shows as
     if not names:
-        hint = "name at least one, or leave `outputs` out for all of them"
-        raise BadCall("no output is asked for", where=whose, found=every, hint=hint)
-    if len({*names}) < len(names):
+        hint, every = "name at least one, or leave `outputs` out for all of them", ", ".join(known)
+        raise BadCall("no output is asked for", where=whose, found=f"outputs: {every}", hint=hint)
+    if len(names) > 1 and len({*names}) < len(names):
         raise BadCall("an output is asked for twice", where=whose, found=", ".join(names)[:200])
     return tuple(names)

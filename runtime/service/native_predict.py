@@ -108,6 +108,7 @@ def native_predict(self, arguments, count, names):
             if mirror != 0:
                 version = ld_int64(mirror, table.AT_VERSION)
     if version != 0:
+        $fetched
         entry = ld_int64(version, table.AT_ENTRY)
         part = entry
         call = ld_int64(entry, table.AT_FUNCTION)
@@ -174,6 +175,16 @@ def native_predict(self, arguments, count, names):
     if not known:
         PyErr_Clear()
         return PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
+"""
+#: After another plan's call each line of memory is far away and leads to the next: all are asked
+#: for at once. Asking is no reading: it does not matter what is there.
+_FETCHED = """\
+if version != ld_int64(table.LATEST, 0):
+    st_int64(table.LATEST, 0, version)
+    lines = ld_int64(version, table.LINES)
+    where = PyBytes_AsString(lines)
+    for place in range(lines.SIZE >> 3):
+        fetch(ld_int64(where, place))
 """
 #: Count the call, make it, name the answers. What is used is held: the version may go meanwhile.
 _ANSWER = """\
@@ -328,6 +339,7 @@ _NAMED = PARTS["named_answers"].replace("ITEMS + place))", "ITEMS + ld_int64(cho
 _PARTS = {
     **PARTS,
     "arguments": _ARGUMENTS,
+    "fetched": _FETCHED,
     "named_answers": _NAMED,
     "noted": _NOTED,
     "row_copy": _ROW_COPY,
@@ -363,20 +375,20 @@ def open_native_predict(
     version answers is noted for its shadow, by `mirrored(mirror, row, answers)` where machine code
     cannot.
     """
-    at_entry, places = slots(ModelVersion, ("entry",)), slots(InlineEntry, _SLOTS)
-    mirror_places = slots(Mirror, _MIRROR_SLOTS)
-    if at_entry is None or places is None or mirror_places is None:
+    own, places = slots(ModelVersion, ("entry", "close_by")), slots(InlineEntry, _SLOTS)
+    mirror_places, latest = slots(Mirror, _MIRROR_SLOTS), np.zeros(1, np.int64)
+    if own is None or places is None or mirror_places is None:
         return None
 
     def fill() -> Contents:
         words = {f"AT_{name.upper()}": place for name, place in zip(_SLOTS, places, strict=True)}
-        words |= {"ROUTES": id(routes), "DOCUMENT": DOCUMENT}
-        words |= {"FALLBACK": id(general), "TIMED": id(timed), "AT_ENTRY": at_entry[0]}
+        words |= {"ROUTES": id(routes), "DOCUMENT": DOCUMENT, "LATEST": latest.ctypes.data}
+        words |= {"FALLBACK": id(general), "TIMED": id(timed), "AT_ENTRY": own[0]}
         noted = zip(_MIRROR_SLOTS, mirror_places, strict=True)
         words |= {f"AT_{name.upper()}": place for name, place in noted}
         words |= {"MIRRORS": id(mirrors), "MIRRORED": id(mirrored), "COPY": id(_COPY)}
         words |= {f"WORD_{each.upper()}": id(sys.intern(each)) for each in _WORDS}
-        words |= {"FLOAT64": id(_FLOAT64), "NEAR": round(BETWEEN_SECONDS * 1e6)}
-        return Contents(words, (routes, mirrors, general, timed, mirrored))
+        words |= {"FLOAT64": id(_FLOAT64), "NEAR": round(BETWEEN_SECONDS * 1e6), "LINES": own[1]}
+        return Contents(words, (routes, mirrors, general, timed, mirrored, latest))
 
     return native_function(_TEMPLATE, fill, _STYLE)

@@ -24,6 +24,7 @@ from flour.core.errors import check_values, is_count, is_number
 from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Form
 from oven import Plan
+from oven.entry import nearby
 from runtime.errors import BadRegistration
 from runtime.service.entry import RARE, UNTIMED, Counter, InlineEntry, OutputsEntry
 from runtime.service.private import private_columns, spelt
@@ -138,8 +139,8 @@ class ModelVersion:
     """A registered version. Calls hold on to what they have taken from it, and take it once."""
 
     __slots__ = (
-        *("__weakref__", "classes", "counts", "digest", "entry", "front", "grows", "inputs"),
-        *("kinds", "learned", "mixes_rows", "name", "notes", "outputs", "owner", "hides"),
+        *("__weakref__", "classes", "close_by", "counts", "digest", "entry", "front", "grows"),
+        *("hides", "inputs", "kinds", "learned", "mixes_rows", "name", "notes", "outputs", "owner"),
         *("private", "reader", "reserved", "residence", "settled", "shared", "version", "waits"),
         "watcher",
     )
@@ -186,6 +187,8 @@ class ModelVersion:
         self.reader = plan.reader
         self.counts, self.learned, self.residence = EngineCounts(), Learned(), Residence(plan)
         self.entry = InlineEntry(self.reader, self.outputs, self.counts.inline)
+        #: The addresses of what a call by the entry reads: see runtime.service.native_predict.
+        self.close_by = b""
         self.shared: SharedVersion | None = None
         self.front: object | None = None
         #: Is shown all batches that take no entry or are refused by it, and some others that take
@@ -251,6 +254,7 @@ class ModelVersion:
         learned.native = work is not None
         learned.nonblocking = work is not None and work < INLINE_BYTES
         self.entry.inline_rows = self._least_rows()
+        self.close_by = nearby.lines(opened, self.entry, self.entry.calls, self.entry.places)
 
     def part(self, names: tuple[str, ...]) -> OutputsEntry:
         """The call for these outputs: of a plan of their own, or the whole until that is there."""

@@ -139,7 +139,10 @@ def test_copied_containers_share_equal_arrays_and_outlive_their_files(tmp_path: 
     lying.write_bytes(data)
     gc.collect()
     # The digests that the first one states are not believed by the others.
-    containers = [archives.copied(opened(path), path.name) for path in (lying, first, second)]
+    containers = [archives.copied(opened(path)) for path in (lying, first, second)]
+    again = archives.copied(opened(first))
+    assert np.shares_memory(again[:1], containers[1][:1])
+    assert not np.shares_memory(again[:1], containers[2][:1])
     for path in (lying, first, second):
         path.write_bytes(b"short")
     wrong, *right = (Archive(each, "there") for each in containers)
@@ -152,7 +155,7 @@ def test_copied_containers_share_equal_arrays_and_outlive_their_files(tmp_path: 
         assert one.array.ctypes.data % ALIGNMENT == 0
         with pytest.raises(ValueError, match="WRITEABLE"):
             one.array.flags.writeable = True
-    del one, other, right
+    del one, other, again, right
     gc.collect()
     with pytest.raises(ArchiveError, match="an array is damaged"):
         wrong.load(Blob.of(large).digest)

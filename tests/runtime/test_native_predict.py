@@ -17,6 +17,8 @@ import pytest
 
 import oven
 from flour.data.batch import Batch, Form
+from oven.entry.nearby import MOST_LINES
+from oven.run.native_run import NativeRun
 from runtime import Runtime
 from runtime.errors import RuntimeClosed, UnknownEndpoint
 from runtime.service.entry import RARE, SAMPLE
@@ -152,6 +154,21 @@ def test_a_call_is_answered_though_its_version_goes_meanwhile(runtime: Runtime) 
         assert offset_of(runtime.predict("numbers", ROW), ROW) == 1.0
     with pytest.raises(UnknownEndpoint):
         runtime.predict("numbers", ROW)
+
+
+def test_a_call_of_another_plan_asks_for_what_it_reads_and_for_no_more(runtime: Runtime) -> None:
+    version = runtime.endpoints.versions()["numbers@1"]
+    plan, asked = version.plan, np.frombuffer(version.close_by, np.int64)
+    assert plan is not None
+    (step,) = plan.code.steps
+    assert isinstance(step, NativeRun)
+    for read in (*step.addresses[1:], id(version.entry), id(version.entry.function)):
+        assert read - read % 64 in asked
+    assert len(asked) == len({*asked.tolist()}) <= MOST_LINES
+    answer = runtime.predict("numbers", ROW)
+    version.close_by = np.array([1, -64, 2**62], np.int64).tobytes()  # nothing is there to be read
+    runtime.predict("text", "word001")
+    np.testing.assert_equal(runtime.predict("numbers", ROW), answer)
 
 
 def test_it_follows_what_is_registered(runtime: Runtime) -> None:

@@ -37,6 +37,7 @@ def intrinsics() -> dict[str, Intrinsic | int]:
     made["c_call_float"] = _call((FLOAT64,))
     made["c_call_to_float"] = _call((INT64,), FLOAT64)
     made["call_stage"] = _call((INT64,) * 4)
+    made["fetch"] = typed((INT64,), NOTHING, lambda b, args: b.fetch(b.pointer(args[0], BYTE)))
     return made
 
 
