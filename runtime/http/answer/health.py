@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from weakref import WeakKeyDictionary
 
+from runtime.http.answer.openapi import document
 from runtime.http.codec.bodies import Live, ServerMetadata
 from runtime.http.codec.typed_json import json
-from runtime.http.openapi import document
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.settings import server_version
