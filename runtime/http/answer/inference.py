@@ -53,9 +53,9 @@ def infer_by(service: HandlerContext, front: ModelCodec, request: Request) -> An
         return _aside(service, front, request)
     usual = request.plain or not tells(request)
     if usual and size < LEAST_BYTES and (front.quick_type or front.rows is not None):
-        answer = _quick(service, front, request)
-        if answer is not None:
-            return answer
+        decoded = front.quick(request)
+        if decoded is not None:
+            return _quick(service, front, request, *decoded)
     call, wished = _decoded(service, front, request)
     if wished.explain is not None:
         return _explained(service, front, call, request, wished)
@@ -172,23 +172,16 @@ def quick_block(service: HandlerContext, front: ModelCodec, block: Batch) -> Out
     return front.as_block(outputs) if batch.single else outputs
 
 
-def _quick(service: HandlerContext, front: ModelCodec, request: Request) -> Answer | None:
-    """The short way, for requests as most are; None for others."""
-    decoded = front.quick(request)
-    if decoded is None:
-        return None
-    batch, name = decoded
+def _quick(
+    service: HandlerContext, front: ModelCodec, request: Request, batch: Batch, name: str | None
+) -> Answer:
+    """The short way, for requests as most are."""
     outputs = quick(service, front, batch)
-    if batch.single and outputs is not None:
-        front.counts.done(1, perf_counter() - request.started)
-        return Response(front.encode_row(outputs, name), 200, front.content_type)
+    if outputs is not None:
+        return front.answered(request, batch, outputs, name)
     wished = NOTHING if name is None else ResponseOptions(id=name)
-    if outputs is None:
-        call = front.call(batch.as_block, wished)
-        return answered(service, front, call, request, partial(front.encode, wished=wished))
-    response = front.encode(front.told(outputs), wished)
-    front.counts.done(batch.rows, perf_counter() - request.started)
-    return response
+    call = front.call(batch.as_block, wished)
+    return answered(service, front, call, request, partial(front.encode, wished=wished))
 
 
 def quick(service: HandlerContext, front: ModelCodec, batch: Batch) -> Outputs | None:

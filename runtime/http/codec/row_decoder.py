@@ -1,9 +1,10 @@
-"""Single rows that come as a tensor for each column: from the body to the row in one step.
+"""Rows that come as a tensor for each column: from the body to the batch in one step.
 
     {"inputs": [{"name": "age", "shape": [1], "datatype": "FP64", "data": [41]}, ...]}
 
-becomes {"age": 41.0, ...}, which a plan's entry takes as it is. Whatever is not exactly of this
-form goes the long way, which means the same and says what is wrong.
+becomes {"age": 41.0, ...}, and several rows an array for each column: a plan's entry takes them as
+they are. Whatever is not exactly of this form goes the long way, which means the same and says what
+is wrong.
 """
 
 from __future__ import annotations
@@ -13,22 +14,25 @@ from math import nan
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from flour.core.types import Category, Record, Scalar, Text, Type
+from flour.data.batch import Batch, Form
 from runtime.http.codec.codec_json import Parameters, RequestOutput
-from runtime.http.codec.tensors import BYTES, datatype_of
+from runtime.http.codec.tensors import BYTES, DTYPES, datatype_of, objects
+from runtime.service.version import ModelVersion
 
 #: How values of a datatype come out of JSON, for those that need no conversion.
 _PYTHON: dict[str, type] = {"FP64": float, "INT64": int, "BOOL": bool, BYTES: str}
-_SHAPES = ([1], [1, 1])
 #: Whole numbers up to here are floats, too; others are for the long way to judge.
 _EXACT = 1 << 53
 _INT64 = 1 << 63
 
 
 class CellDecoder(Struct):
-    """An input of one value."""
+    """An input of one value for each row."""
 
     name: str
     shape: list[int]
@@ -52,39 +56,71 @@ _decode = msgspec.json.Decoder(Cells).decode
 class RowDecoder:
     """Reads the rows of one version."""
 
-    __slots__ = ("_count", "_datatypes", "_read", "_text")
+    __slots__ = ("_count", "_datatypes", "_names", "_read", "_text", "_version")
 
-    def __init__(self, inputs: Mapping[str, Type]) -> None:
-        """Look at what the version takes."""
-        self._text = len(inputs) == 1 and isinstance(next(iter(inputs.values())), Text)
+    def __init__(self, version: ModelVersion, inputs: Mapping[str, Type]) -> None:
+        """Look at what the version takes; without `inputs` nothing is read."""
+        self._version = version
+        only: Any = next(iter(inputs.values())) if len(inputs) == 1 else None
+        self._text = isinstance(only, Text)
         self._datatypes = {} if self._text else _columns(inputs)
         self._count = len(self._datatypes) or int(self._text)
-        only: Any = next(iter(inputs.values())) if len(inputs) == 1 else None
-        #: The columns that have to come, where some are not read.
+        #: The columns that have to come, where some are not read, and those that are read.
         self._read = self._datatypes.keys() - set(getattr(only, "unread", ()) or self._datatypes)
+        self._names = self._read or self._datatypes.keys()
 
     def __bool__(self) -> bool:
         """True if there is anything that it could read."""
         return self._count > 0
 
-    def read(self, body: bytes | memoryview) -> tuple[Any, str | None] | None:
-        """The row and the id of a request that wishes nothing else; None for others."""
+    def read(self, body: bytes | memoryview) -> tuple[Batch, str | None] | None:
+        """The rows and the id of a request that wishes nothing else; None for others."""
         try:
             asked = _decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return None
         cells = asked.inputs
         wishes = asked.parameters or asked.outputs is not None
-        if (len(cells) != self._count and not self._read) or wishes:
+        if (len(cells) != self._count and not self._read) or wishes or not cells:
             return None
-        if any(len(c.data) != 1 or c.parameters or c.shape not in _SHAPES for c in cells):
+        rows = len(cells[0].data)
+        shapes = [rows], [rows, 1]
+        if any(len(c.data) != rows or c.parameters or c.shape not in shapes for c in cells):
             return None
-        if self._text:
-            (cell,) = cells
-            text = cell.data[0]
-            return (text, asked.id) if cell.datatype == BYTES and type(text) is str else None
-        row = self._row(cells)
-        return None if row is None else (row, asked.id)
+        if rows != 1:
+            block = self._block(cells) if rows else None
+            return block and (Batch(Form.ARRAYS, block, rows, single=False), asked.id)
+        row = self._text_of(*cells) if self._text else self._row(cells)
+        if row is None:
+            return None
+        try:
+            return self._version.reader.read(row), asked.id
+        except Exception:
+            self._version.refused(row)
+            raise
+
+    @staticmethod
+    def _text_of(cell: CellDecoder) -> str | None:
+        text = cell.data[0]
+        return text if cell.datatype == BYTES and isinstance(text, str) else None
+
+    def _block(self, cells: list[CellDecoder]) -> dict[str, NDArray[Any]] | None:
+        """Several rows; None where the long way has more to look at, such as texts and nulls."""
+        block = {}
+        for cell in cells:
+            kind, kinds = _PYTHON.get(cell.datatype), {*map(type, cell.data)}
+            if self._datatypes.get(cell.name) != cell.datatype:
+                return None
+            if kinds != {kind} and not (kind is float and _are_numbers(kinds, cell.data)):
+                return None
+            if kind is str:
+                block[cell.name] = objects(cell.data, [len(cell.data)])
+                continue
+            try:
+                block[cell.name] = np.array(cell.data, DTYPES[cell.datatype])
+            except OverflowError:
+                return None
+        return block if block.keys() == self._names and len(block) == len(cells) else None
 
     def _row(self, cells: list[CellDecoder]) -> dict[str, Any] | None:
         row, datatypes = {}, self._datatypes
@@ -100,6 +136,10 @@ class RowDecoder:
                 return None
             row[cell.name] = value
         return row if len(row) == len(cells) and self._read <= row.keys() else None
+
+
+def _are_numbers(kinds: set[type], values: list[Any]) -> bool:
+    return kinds <= {float, int} and max(map(abs, values)) <= _EXACT
 
 
 def _columns(inputs: Mapping[str, Type]) -> dict[str, str]:

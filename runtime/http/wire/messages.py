@@ -70,7 +70,7 @@ class Request:
         self.method, self.path, self.query = method, path, query
         self._headers, self._names, self.body = headers, names, body
         #: True if no header changes how the body is read, or how soon it has to be answered.
-        self.plain = False
+        self.plain = not headers
         #: By `time.perf_counter`: when it had arrived, which may be long before it was read.
         self.started = started or perf_counter()
         #: Seconds for which its bytes lay in the system's buffers, as the event loop was busy.
