@@ -15,7 +15,6 @@ import numpy as np
 from flour.data.batch import Batch, row_count
 from runtime.http.codec.array_pieces import LARGE
 from runtime.http.codec.model_codec import ModelCodec, is_dense
-from runtime.http.codec.number_arrays import LEAST_BYTES
 from runtime.http.codec.response_options import NOTHING, ResponseOptions, tells
 from runtime.http.routes import HandlerContext
 from runtime.http.watch import telemetry
@@ -27,6 +26,8 @@ from scheduler import DeadlineExceeded
 
 Encode = Callable[[dict[str, Any]], Response]
 
+#: Shorter bodies are read in one step where they can be: the long way costs more than their numbers.
+SHORT_BYTES = 8 << 10
 #: Answers to more rows are encoded on a thread.
 MANY_ROWS = 4096
 #: So many documents are answered together, of a large body.
@@ -52,7 +53,7 @@ def infer_by(service: HandlerContext, front: ModelCodec, request: Request) -> An
     if size > LARGE:
         return _aside(service, front, request)
     usual = request.plain or not tells(request)
-    if usual and size < LEAST_BYTES and (front.quick_type or front.rows is not None):
+    if usual and size < SHORT_BYTES and (front.quick_type or front.rows is not None):
         decoded = front.quick(request)
         if decoded is not None:
             return _quick(service, front, request, *decoded)
