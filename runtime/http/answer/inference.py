@@ -26,7 +26,7 @@ from scheduler import DeadlineExceeded
 
 Encode = Callable[[dict[str, Any]], Response]
 
-#: Shorter bodies are read in one step where they can be: the long way costs more than their numbers.
+#: Shorter bodies are read in one step where they can be: the long way costs more than numbers do.
 SHORT_BYTES = 8 << 10
 #: Answers to more rows are encoded on a thread.
 MANY_ROWS = 4096
