@@ -72,21 +72,6 @@ class HandlerContext:
 Handler = Callable[[HandlerContext, Request], Answer]
 
 
-def by_route(handler: Handler, following: Handler) -> Handler:
-    """A handler that leaves endpoints to `following` whose route has to be asked who answers."""
-
-    def answer(service: HandlerContext, request: Request) -> Answer:
-        params = request.params
-        address = params["model"]
-        if "version" in params:
-            address = f"{address}@{params['version']}"
-        if address in service.table:
-            return handler(service, request)
-        return following(service, request)
-
-    return answer
-
-
 #: Most paths in the cache of routes, which is cleared when full.
 REMEMBERED = 4096
 

@@ -43,19 +43,22 @@ _nothing = msgspec.json.Decoder(dict[str, Any])
 # --- requests that follow a route ----------------------------------------------------------------
 
 
-def following(handler: Handler, rows: Rows) -> Handler:
-    """Fallback handler for names without a native endpoint."""
+def by_route(handler: Handler, rows: Rows) -> Handler:
+    """A handler that asks the stack of an endpoint who answers, where it has more than one."""
 
-    def follow(service: HandlerContext, request: Request) -> Answer:
-        name = request.params["model"]
-        route = None if "version" in request.params else service.runtime.routes.routed(name)
+    def answer(service: HandlerContext, request: Request) -> Answer:
+        params = request.params
+        name, version = params["model"], params.get("version")
+        if (name if version is None else f"{name}@{version}") in service.table:
+            return handler(service, request)
+        route = service.runtime.routes.routed(name) if version is None else None
         if route is None or not route.reads_rows:
             return _answered(handler, service, request, route)
         if len(request.body) > LARGE:
             return _aside(handler, service, request, route, rows)
         return _answered(handler, service, request, route, rows(service, request))
 
-    return follow
+    return answer
 
 
 async def _aside(

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from flour.data.batch import Batch, row_count
+from runtime.http.answer.experiments import by_route
 from runtime.http.codec.array_pieces import LARGE
 from runtime.http.codec.model_codec import ModelCodec, is_dense
-from runtime.http.codec.response_options import NOTHING, ResponseOptions, tells
+from runtime.http.codec.response_options import ResponseOptions, tells
 from runtime.http.routes import HandlerContext
 from runtime.http.watch import telemetry
 from runtime.http.wire.loop_fairness import uncollected
@@ -35,15 +36,16 @@ DOCUMENTS = 1024
 
 
 def infer(service: HandlerContext, request: Request) -> Answer:
-    """Answer a request for inference."""
+    """Answer a request for inference, by its version or as the route of the endpoint says."""
     params = request.params
     name = params["model"]
     if len(params) > 1:
         name = f"{name}@{params['version']}"
-    front = (service.table.get(name) or service.runtime.endpoints.find(name)).front
-    if type(front) is not ModelCodec:
-        front = service.front(name)
-    return infer_by(service, front, request)
+    version = service.table.get(name)
+    if version is None:
+        return _by_route(service, request)
+    front = version.front
+    return infer_by(service, front if type(front) is ModelCodec else service.front(name), request)
 
 
 def infer_by(service: HandlerContext, front: ModelCodec, request: Request) -> Answer:
@@ -56,7 +58,13 @@ def infer_by(service: HandlerContext, front: ModelCodec, request: Request) -> An
     if usual and size < SHORT_BYTES and (front.quick_type or front.rows is not None):
         decoded = front.quick(request)
         if decoded is not None:
-            return _quick(service, front, request, *decoded)
+            batch, name = decoded
+            outputs = quick(service, front, batch)
+            if outputs is not None:
+                return front.answered(request, batch, outputs, name)
+            wished = ResponseOptions(id=name)
+            call = front.call(batch.as_block, wished)
+            return answered(service, front, call, request, partial(front.encode, wished=wished))
     call, wished = _decoded(service, front, request)
     if wished.explain is not None:
         return _explained(service, front, call, request, wished)
@@ -66,10 +74,17 @@ def infer_by(service: HandlerContext, front: ModelCodec, request: Request) -> An
     return answered(service, front, call, request, partial(front.encode, wished=wished))
 
 
-def rows(service: HandlerContext, request: Request) -> object:
+def _infer_chosen(service: HandlerContext, request: Request) -> Answer:
+    params = request.params
+    return infer_by(service, service.front(params["model"], params.get("version")), request)
+
+
+def _rows(service: HandlerContext, request: Request) -> object:
     """The data of a body as the champion reads it, for a route that does, too."""
-    front = service.front(request.params["model"])
-    return front.decode(request)[0].batch.data
+    return service.front(request.params["model"]).decode(request)[0].batch.data
+
+
+_by_route = by_route(_infer_chosen, _rows)
 
 
 def _decoded(
@@ -171,18 +186,6 @@ def quick_block(service: HandlerContext, front: ModelCodec, block: Batch) -> Out
     if batch is None or outputs is None:
         return None
     return front.as_block(outputs) if batch.single else outputs
-
-
-def _quick(
-    service: HandlerContext, front: ModelCodec, request: Request, batch: Batch, name: str | None
-) -> Answer:
-    """The short way, for requests as most are."""
-    outputs = quick(service, front, batch)
-    if outputs is not None:
-        return front.answered(request, batch, outputs, name)
-    wished = NOTHING if name is None else ResponseOptions(id=name)
-    call = front.call(batch.as_block, wished)
-    return answered(service, front, call, request, partial(front.encode, wished=wished))
 
 
 def quick(service: HandlerContext, front: ModelCodec, batch: Batch) -> Outputs | None:

@@ -24,7 +24,7 @@ from flour.core.types import Record, Text, Vector
 from flour.data.batch import Batch
 from runtime.errors import UnknownEndpoint
 from runtime.http.answer import models
-from runtime.http.answer.experiments import following
+from runtime.http.answer.experiments import by_route
 from runtime.http.answer.inference import answered, check_deadline, quick_block
 from runtime.http.answer.piecewise import PREDICTIONS, at_once, in_pieces
 from runtime.http.answer.plain_json import batch_of, predictions_of
@@ -34,7 +34,7 @@ from runtime.http.codec.codec_json import converted, decoded
 from runtime.http.codec.column_arrays import joined, outlined, whole
 from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.codec.response_options import ResponseOptions, timeout
-from runtime.http.routes import HandlerContext, by_route
+from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.problems import HttpError
 from runtime.http.wire.settings import server_version
@@ -124,7 +124,7 @@ def _rows(service: HandlerContext, request: Request) -> object:
     return _batch(service.front(request.params["model"]), request).data
 
 
-_answer = by_route(_invoked, following(_invoked, _rows))
+_answer = by_route(_invoked, _rows)
 
 
 # --- reading -------------------------------------------------------------------------------------

@@ -469,7 +469,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _flush(self, out: list[bytes]) -> None:
         """Write answers that were collected to be sent together."""
-        self._write(b"".join(out))
+        if out and not self._transport.is_closing():
+            self._transport.write(b"".join(out))
         out.clear()
 
     def _write(self, data: bytes) -> None:
