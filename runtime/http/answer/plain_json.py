@@ -41,7 +41,7 @@ from runtime.service.private import column_names
 
 #: Columns that a model does not read; and the most rows of a body that are checked for them.
 _MOST_COLUMNS, _FEW_ROWS = 4096, 64
-_WIDE = Vector | Record
+_WIDE, _SIZED = Vector | Record, dict | list | str
 #: Rows of numbers of a large body that are answered at a time.
 _SOME_ROWS = 4096
 _instances = msgspec.json.Decoder(Instances)
@@ -60,8 +60,8 @@ def predict(service: HandlerContext, request: Request) -> Answer:
 def _front(service: HandlerContext, request: Request, *, predicting: bool = False) -> ModelCodec:
     """The codec of the model that is asked, for the outputs that the query names, if any."""
     front = service.front(request.params["model"], request.params.get("version"))
-    asked = parse_qs(request.query, keep_blank_values=True).get("outputs")
-    if asked is None:
+    asked = request.query and parse_qs(request.query, keep_blank_values=True).get("outputs")
+    if not asked:
         return front.predicting if predicting else front
     names = [name for each in asked for name in each.split(",") if name]
     outputs = named_outputs(names, front.version.outputs, front.version.owner)
@@ -231,7 +231,7 @@ def batch_of(front: ModelCodec, data: object, where: str = "$") -> Batch:
     """The batch of what JSON holds; rows of several inputs become each input's rows."""
     inputs = front.version.inputs
     for row in data if isinstance(data, list) and len(data) <= _FEW_ROWS else (data,):
-        if isinstance(row, dict | list | str) and len(row) > _MOST_COLUMNS:
+        if isinstance(row, _SIZED) and len(row) > _MOST_COLUMNS:
             _check_columns(row, inputs)
     wide = len(inputs) > 1 or isinstance(next(iter(inputs.values())), _WIDE)
     if wide and isinstance(data, list) and not data:  # which says no columns
@@ -281,6 +281,8 @@ def _rows(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: object) -> Any:
+    if type(value) is np.ndarray:
+        return value.tolist()
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
     if hasattr(value, "toarray"):
