@@ -164,9 +164,9 @@ class ModelCodec:
             asked = _quick.decode(request.body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return None  # the long way says what is wrong, if anything is
-        if len(asked.inputs) != 1 or asked.parameters or asked.outputs is not None:
+        if asked.parameters or asked.outputs is not None:
             return None
-        item = asked.inputs[0]
+        (item,) = asked.inputs
         if item.datatype != self.quick_type or item.parameters:
             return None
         batch = self.numbers(item.shape, item.data)  # msgspec has looked at every value

@@ -31,7 +31,7 @@ _EXACT = 1 << 53
 _INT64 = 1 << 63
 
 
-class CellDecoder(Struct):
+class CellDecoder(Struct, gc=False):
     """An input of one value for each row."""
 
     name: str
@@ -41,7 +41,7 @@ class CellDecoder(Struct):
     parameters: Parameters | None = None
 
 
-class Cells(Struct):
+class Cells(Struct, gc=False):
     """A request whose inputs all are."""
 
     inputs: list[CellDecoder]
