@@ -17,8 +17,14 @@ import msgspec
 from flour.data.batch import Batch
 from runtime.errors import UnknownEndpoint
 from runtime.http.codec.array_pieces import LARGE
-from runtime.http.codec.bodies import Compared, PromoteRequest, RouteBody, RouteChange, RouteHistory
-from runtime.http.codec.typed_json import json
+from runtime.http.codec.bodies import (
+    Compared,
+    PromoteRequest,
+    RouteBody,
+    RouteChange,
+    RouteHistory,
+    json,
+)
 from runtime.http.guard.clients import asked_of, changed, sender
 from runtime.http.routes import Handler, HandlerContext
 from runtime.http.wire.messages import ANSWER_HEADER, VERSION_HEADER, Answer, Request, Response

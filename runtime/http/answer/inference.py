@@ -68,10 +68,8 @@ def infer_by(service: HandlerContext, front: ModelCodec, request: Request) -> An
     call, wished = _decoded(service, front, request)
     if wished.explain is not None:
         return _explained(service, front, call, request, wished)
-    response = _few(service, front, call, request, wished)
-    if response is not None:
-        return response
-    return answered(service, front, call, request, partial(front.encode, wished=wished))
+    encode = partial(front.encode, wished=wished)
+    return soon_answered(service, front, call.batch, request, wished, encode)
 
 
 def _infer_chosen(service: HandlerContext, request: Request) -> Answer:
@@ -90,11 +88,8 @@ _by_route = by_route(_infer_chosen, _rows)
 def _decoded(
     service: HandlerContext, front: ModelCodec, request: Request
 ) -> tuple[InferCall, ResponseOptions]:
-    try:
+    with front.counts:
         return front.decode(request)
-    except BaseException:
-        front.counts.failed += 1
-        raise
 
 
 async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
@@ -121,11 +116,8 @@ async def _explained(
     wished: ResponseOptions,
 ) -> Response:
     """The answer with what each column adds to its scores, which a thread finds out."""
-    try:
+    with front.counts:
         made = await service.attribution.of(front.version, call.batch, wished.explain or "")
-    except BaseException:
-        front.counts.failed += 1
-        raise
     encode = partial(front.encode, wished=replace(wished, attribution=made))
     answer = answered(service, front, call, request, encode)
     return answer if isinstance(answer, Response) else await answer
@@ -144,7 +136,7 @@ async def _by_documents(
     """The response to many documents, some at a time: reading all of them at once keeps the GIL."""
     deadline = None if call.timeout is None else request.started + call.timeout
     made: list[dict[str, Any]] = []
-    try:
+    with front.counts:
         for at in range(0, call.batch.rows, DOCUMENTS):
             data, rows = call.batch.data, slice(at, at + DOCUMENTS)
             columns = isinstance(data, dict)
@@ -155,27 +147,26 @@ async def _by_documents(
             made.append(await asyncio.wrap_future(service.answering.answer(part)))
         answers = {name: np.concatenate([each[name] for each in made]) for name in made[0]}
         return await asyncio.to_thread(_response, front, answers, request, encode, deadline)
-    except BaseException:
-        front.counts.failed += 1
-        raise
 
 
-def _few(
+def soon_answered(
     service: HandlerContext,
     front: ModelCodec,
-    call: InferCall,
+    batch: Batch,
     request: Request,
     wished: ResponseOptions,
-) -> Response | None:
-    """The answer to a few rows that were asked for in another way than most."""
+    encode: Encode,
+) -> Answer:
+    """The response to rows: now if they are few, as other rows may take long."""
     check_deadline(front, request, wished.timeout)
-    outputs = quick_block(service, front, call.batch)
+    outputs = None
+    if len(request.body) <= LARGE:
+        outputs = (quick if batch.single else quick_block)(service, front, batch)
     if outputs is None:
-        return None
+        return answered(service, front, front.call(batch, wished), request, encode)
     check_deadline(front, request, wished.timeout)
-    every = dict(zip(front.version.outputs, outputs, strict=True))
-    response = front.encode(front.told(outputs) if wished.outputs is None else every, wished)
-    front.counts.done(call.batch.rows, perf_counter() - request.started)
+    response = encode(front.told(outputs, wished))
+    front.counts.done(batch.rows, perf_counter() - request.started)
     return response
 
 
@@ -202,16 +193,13 @@ def answered(
 ) -> Answer:
     """The response to a call, at once if its answers are there. Deadlines count from arrival."""
     deadline = None if call.timeout is None else request.started + call.timeout
-    try:
+    with front.counts:
         if deadline is not None:
             call = call._replace(timeout=left(deadline))
         future = service.answering.answer(call)
         if not future.done() or call.batch.rows > MANY_ROWS:
             return _awaited(front, future, request, encode, deadline)
         return _response(front, future.result(), request, encode, deadline)
-    except BaseException:
-        front.counts.failed += 1
-        raise
 
 
 def check_deadline(front: ModelCodec, request: Request, timeout: float | None) -> None:
@@ -240,14 +228,11 @@ async def _awaited(
     encode: Encode,
     deadline: float | None,
 ) -> Response:
-    try:
+    with front.counts:
         answers = await asyncio.wrap_future(future)
         if row_count(answers) > MANY_ROWS:
             return await asyncio.to_thread(_response, front, answers, request, encode, deadline)
         return _response(front, answers, request, encode, deadline)
-    except BaseException:
-        front.counts.failed += 1
-        raise
 
 
 def _response(

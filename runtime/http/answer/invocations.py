@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import StringIO
 from itertools import chain, islice
-from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -25,7 +24,7 @@ from flour.data.batch import Batch
 from runtime.errors import UnknownEndpoint
 from runtime.http.answer import models
 from runtime.http.answer.experiments import by_route
-from runtime.http.answer.inference import answered, check_deadline, quick_block
+from runtime.http.answer.inference import soon_answered
 from runtime.http.answer.piecewise import PREDICTIONS, at_once, in_pieces
 from runtime.http.answer.plain_json import batch_of, predictions_of
 from runtime.http.codec.array_pieces import LARGE, ArrayPieces
@@ -105,14 +104,7 @@ def _predicted(
     service: HandlerContext, front: ModelCodec, request: Request, batch: Batch
 ) -> Answer:
     wished = ResponseOptions(timeout=timeout({}, request))
-    check_deadline(front, request, wished.timeout)
-    outputs = quick_block(service, front, batch) if len(request.body) <= LARGE else None
-    if outputs is None:
-        encode = partial(_response, front)
-        return answered(service, front, front.call(batch, wished), request, encode)
-    check_deadline(front, request, wished.timeout)
-    front.counts.done(batch.rows, perf_counter() - request.started)
-    return _response(front, front.told(outputs))
+    return soon_answered(service, front, batch, request, wished, partial(_response, front))
 
 
 def _response(front: ModelCodec, answers: Mapping[str, Any]) -> Response:

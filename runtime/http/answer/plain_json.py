@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from flour.core.types import Pairs, Record, Type, Vector
 from flour.data.batch import Batch
-from runtime.http.answer.inference import answered, check_deadline, quick, quick_block
+from runtime.http.answer.inference import answered, quick, soon_answered
 from runtime.http.answer.piecewise import PREDICTIONS, at_once, in_pieces
 from runtime.http.codec import codec_arrow
 from runtime.http.codec.array_pieces import LARGE, ArrayPieces
@@ -149,25 +149,13 @@ def _predicted(
 ) -> Answer:
     batch = batch.as_block if arrow else batch
     wished = NOTHING if request.plain else ResponseOptions(timeout=timeout({}, request))
-    check_deadline(front, request, wished.timeout)
-    outputs = None
-    if len(request.body) <= LARGE:  # other rows may take long, even if they are few
-        outputs = (quick if batch.single else quick_block)(service, front, batch)
-    if outputs is not None:
-        check_deadline(front, request, wished.timeout)
-        told = front.told(outputs)
-        if arrow:
-            ready = codec_arrow.response(told, front.version.kinds)
-            return _counted(front, request, ready, batch.rows)
-        text = encode(_row(front, told)) if batch.single else _rows(front, told)
-        return _counted(front, request, Response(text), batch.rows)
 
     def response(answers: dict[str, Any]) -> Response:
         if arrow:
             return codec_arrow.response(answers, front.version.kinds)
         return Response(encode(_row(front, answers)) if batch.single else _rows(front, answers))
 
-    return answered(service, front, front.call(batch, wished), request, response)
+    return soon_answered(service, front, batch, request, wished, response)
 
 
 def instances(service: HandlerContext, request: Request) -> Answer:
@@ -198,7 +186,9 @@ def _instances_answered(
             answers_of_row = front.told(outputs)
             only = [_plain(value) for value in answers_of_row.values()]
             predictions = only if len(only) == 1 else [_row(front, answers_of_row)]
-            return _counted(front, request, Response(encode(Predictions(predictions))), 1)
+            response = Response(encode(Predictions(predictions)))
+            front.counts.done(1, perf_counter() - request.started)
+            return response
     batch = batch_of(front, asked.instances, "$.instances")
     if batch.single:
         raise HttpError(
@@ -219,12 +209,6 @@ def predictions_of(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
     """Values alone of one output, as of models with a `predict`; objects of several."""
     only = len(answers) == 1
     return encoded_column(*answers.values()) if only else _rows(front, answers)
-
-
-def _counted(front: ModelCodec, request: Request, response: Response, rows: int) -> Response:
-    """The answer to rows that were over at once."""
-    front.counts.done(rows, perf_counter() - request.started)
-    return response
 
 
 def batch_of(front: ModelCodec, data: object, where: str = "$") -> Batch:

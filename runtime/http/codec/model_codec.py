@@ -74,7 +74,7 @@ _PREDICTED = ("label", "value", "features")
 
 
 class CallCounts:
-    """Calls of one version; only the event loop's thread counts."""
+    """Calls of one version; only the event loop's thread counts. A context that fails is one."""
 
     __slots__ = ("calls", "failed", "rows", "seconds")
 
@@ -87,6 +87,12 @@ class CallCounts:
         self.calls += 1
         self.rows += rows
         self.seconds += seconds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.failed += kind is not None
 
 
 class ModelCodec:
@@ -319,10 +325,12 @@ class ModelCodec:
         kinds = self.version.kinds.values()
         return tuple(_block(kind, value) for kind, value in zip(kinds, answers, strict=True))
 
-    def told(self, answers: tuple[Any, ...]) -> dict[str, Any]:
-        """The outputs that are answered to those who name none, of all of them."""
+    def told(self, answers: Outputs, wished: ResponseOptions = NOTHING) -> dict[str, Any]:
+        """The outputs by name: those that are answered to who names none, else all."""
         values = dict(zip(self.version.outputs, answers, strict=True))
-        return values if self.usual is None else {name: values[name] for name in self.usual}
+        if self.usual is None or wished.outputs is not None:
+            return values
+        return {name: values[name] for name in self.usual}
 
     def encode(self, answers: Mapping[str, Any], wished: ResponseOptions) -> Response:
         """The answer to a block of rows."""
