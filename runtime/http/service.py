@@ -23,9 +23,8 @@ from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.codec.number_arrays import NUMBERS
 from runtime.http.codec.number_texts import TEXTS
 from runtime.http.grpc.calls import CALLS
-from runtime.http.guard.budget import Budget
 from runtime.http.guard.clients import sender
-from runtime.http.guard.guards import AtOnce, Crowd, Rates, TokenFile, most_unread
+from runtime.http.guard.guards import AtOnce, Budget, Crowd, Rates, TokenFile, most_unread
 from runtime.http.guard.turns import ClientTurns
 from runtime.http.routes import Handler, HandlerContext, HttpRoute, Router
 from runtime.http.table import ROUTES

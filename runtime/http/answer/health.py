@@ -51,10 +51,10 @@ def openapi(service: HandlerContext, request: Request) -> Answer:
 
 
 async def _document(service: HandlerContext) -> Response:
-    return Response(await asyncio.to_thread(_openapi, service.routes, server_version()))
+    return Response(await asyncio.to_thread(document, service.routes, server_version()))
 
 
-def _openapi(routes: Sequence[HttpRoute], version: str) -> bytes:
+def document(routes: Sequence[HttpRoute], version: str) -> bytes:
     """The document as JSON."""
     listed = [route for route in routes if not route.hidden]
     kinds = [kind for route in listed for kind in (route.body, route.answer) if kind is not None]

@@ -1,26 +1,32 @@
-"""Inference: a request of the protocol to a call, and its answers to a response."""
+"""Inference: a request of the protocol to a call, and its answers to a response.
+
+Large bodies of rows are answered piece by piece: others are answered in between.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from flour.core.errors import InputError
 from flour.data.batch import Batch, row_count
 from runtime.http.answer.experiments import by_route
 from runtime.http.codec.array_pieces import LARGE
 from runtime.http.codec.model_codec import ModelCodec, is_dense
-from runtime.http.codec.response_options import ResponseOptions, tells
+from runtime.http.codec.response_options import ResponseOptions, tells, timeout
 from runtime.http.routes import HandlerContext
 from runtime.http.watch import telemetry
 from runtime.http.wire.loop_fairness import uncollected
 from runtime.http.wire.messages import Answer, Request, Response
+from runtime.http.wire.problems import HttpError
 from runtime.service.answerers import InferCall
 from runtime.service.entry import Outputs
 from scheduler import DeadlineExceeded
@@ -29,6 +35,10 @@ Encode = Callable[[dict[str, Any]], Response]
 
 #: Shorter bodies are read in one step where they can be: the long way costs more than numbers do.
 SHORT_BYTES = 8 << 10
+#: Before and behind the answers of protocols that have them in an object.
+PREDICTIONS = b'{"predictions":[', b"]}"
+_NUMBER = re.compile(r"\[(\d+)\]")
+T = TypeVar("T")
 #: Answers to more rows are encoded on a thread.
 MANY_ROWS = 4096
 #: So many documents are answered together, of a large body.
@@ -53,7 +63,8 @@ def infer_by(service: HandlerContext, front: ModelCodec, request: Request) -> An
     request.front = front
     size = len(request.body)
     if size > LARGE:
-        return _aside(service, front, request)
+        then = partial(_as_wished, service, front, request)
+        return at_once(service, request, partial(_decoded, front, request), then)
     usual = request.plain or not tells(request)
     if usual and size < SHORT_BYTES and (front.quick_type or front.rows is not None):
         decoded = front.quick(request)
@@ -65,11 +76,7 @@ def infer_by(service: HandlerContext, front: ModelCodec, request: Request) -> An
             wished = ResponseOptions(id=name)
             call = front.call(batch.as_block, wished)
             return answered(service, front, call, request, partial(front.encode, wished=wished))
-    call, wished = _decoded(service, front, request)
-    if wished.explain is not None:
-        return _explained(service, front, call, request, wished)
-    encode = partial(front.encode, wished=wished)
-    return soon_answered(service, front, call.batch, request, wished, encode)
+    return _as_wished(service, front, request, _decoded(front, request))
 
 
 def _infer_chosen(service: HandlerContext, request: Request) -> Answer:
@@ -85,27 +92,26 @@ def _rows(service: HandlerContext, request: Request) -> object:
 _by_route = by_route(_infer_chosen, _rows)
 
 
-def _decoded(
-    service: HandlerContext, front: ModelCodec, request: Request
-) -> tuple[InferCall, ResponseOptions]:
+def _decoded(front: ModelCodec, request: Request) -> tuple[InferCall, ResponseOptions]:
     with front.counts:
         return front.decode(request)
 
 
-async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
-    """The answer to a large body, which is decoded on a thread: others do not wait for that."""
-    with uncollected():
-        call, wished = await asyncio.to_thread(_decoded, service, front, request)
-    telemetry.resume(service, request)
+def _as_wished(
+    service: HandlerContext,
+    front: ModelCodec,
+    request: Request,
+    decoded: tuple[InferCall, ResponseOptions],
+) -> Answer:
+    """The answer to a call with options, or to one that is as large as few are."""
+    call, wished = decoded
     if wished.explain is not None:
-        return await _explained(service, front, call, request, wished)
-    encode = partial(front.encode, wished=wished)
-    version = front.version
-    dense = all(map(is_dense, version.kinds.values()))
-    if _has_texts(call.batch.data) and dense and not version.mixes_rows:
-        return await _by_documents(service, front, call, request, encode)
-    answer = answered(service, front, call, request, encode)
-    return answer if isinstance(answer, Response) else await answer
+        return _explained(service, front, call, request, wished)
+    encode, version = partial(front.encode, wished=wished), front.version
+    dense = all(map(is_dense, version.kinds.values())) and not version.mixes_rows
+    if len(request.body) > LARGE and dense and _has_texts(call.batch.data):
+        return _by_documents(service, front, call, request, encode)
+    return soon_answered(service, front, call.batch, request, wished, encode)
 
 
 async def _explained(
@@ -247,3 +253,69 @@ def _response(
     response = encode(answers)
     front.counts.done(max(1, row_count(answers)), perf_counter() - request.started)
     return response
+
+
+# --- large bodies of rows ------------------------------------------------------------------------
+
+
+async def at_once(
+    service: HandlerContext, request: Request, read: Callable[[], T], answer: Callable[[T], Answer]
+) -> Response:
+    """The answer to the whole of a large body, which is read on a thread."""
+    with uncollected():
+        found = await asyncio.to_thread(read)
+    telemetry.resume(service, request)
+    coming = answer(found)
+    return coming if isinstance(coming, Response) else await coming
+
+
+async def in_pieces(
+    service: HandlerContext,
+    front: ModelCodec,
+    request: Request,
+    cut: Callable[[], Iterable[Batch] | None],
+    form: Callable[[dict[str, Any]], bytes],
+    ends: tuple[bytes, bytes] = (b"[", b"]"),
+) -> Response | None:
+    """The answer to rows or columns; None for other bodies, and where rows depend on each other.
+
+    `cut` finds the batches, which are read one by one; `form` makes an array of their answers.
+    """
+    wished = ResponseOptions(timeout=timeout({}, request))
+    if front.version.mixes_rows:
+        return None
+    found = await asyncio.to_thread(cut)
+    if found is None:
+        return None
+    deadline = None if wished.timeout is None else request.started + wished.timeout
+    texts: list[bytes] = []
+    rows = 0
+    try:
+        batches = iter(found)
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            if batch.single:  # the array is one row
+                return None
+            telemetry.resume(service, request)
+            call = front.call(batch, wished)
+            if deadline is not None:
+                call = call._replace(timeout=left(deadline))
+            answers = await asyncio.wrap_future(service.answering.answer(call))
+            texts.append((await asyncio.to_thread(form, answers))[1:-1])
+            rows += row_count(answers)
+    except BaseException as problem:
+        front.counts.failed += 1
+        if rows and isinstance(problem, InputError | HttpError):
+            problem.where = _among_all(problem.where or "$", rows)
+        raise
+    del found, batches
+    request.body = b""  # it may be as large as the answer
+    texts[0], texts[-1] = ends[0] + texts[0], texts[-1] + ends[1]
+    response = Response(await asyncio.to_thread(b",".join, texts))
+    front.counts.done(rows, perf_counter() - request.started)
+    return response
+
+
+def _among_all(where: str, before: int) -> str:
+    """A place in a piece, by the number of its row among all: the first that it has."""
+    moved, found = _NUMBER.subn(lambda number: f"[{int(number[1]) + before}]", where, count=1)
+    return moved if found else f"rows from {before}, {where}"

@@ -24,8 +24,7 @@ from flour.data.batch import Batch
 from runtime.errors import UnknownEndpoint
 from runtime.http.answer import models
 from runtime.http.answer.experiments import by_route
-from runtime.http.answer.inference import soon_answered
-from runtime.http.answer.piecewise import PREDICTIONS, at_once, in_pieces
+from runtime.http.answer.inference import PREDICTIONS, at_once, in_pieces, soon_answered
 from runtime.http.answer.plain_json import batch_of, predictions_of
 from runtime.http.codec.array_pieces import LARGE, ArrayPieces
 from runtime.http.codec.bodies import DataframeSplit, Invocation

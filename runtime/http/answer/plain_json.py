@@ -22,8 +22,14 @@ from numpy.typing import NDArray
 
 from flour.core.types import Pairs, Record, Type, Vector
 from flour.data.batch import Batch
-from runtime.http.answer.inference import answered, quick, soon_answered
-from runtime.http.answer.piecewise import PREDICTIONS, at_once, in_pieces
+from runtime.http.answer.inference import (
+    PREDICTIONS,
+    answered,
+    at_once,
+    in_pieces,
+    quick,
+    soon_answered,
+)
 from runtime.http.codec import codec_arrow
 from runtime.http.codec.array_pieces import LARGE, ArrayPieces
 from runtime.http.codec.bodies import Instances, Predictions

@@ -33,7 +33,7 @@ from runtime.http.codec.codec_json import (
     tensor_head,
 )
 from runtime.http.codec.content import TABLE, TABLE_JSON, columns, content_type, read, written
-from runtime.http.codec.direct_inputs import DirectInputs
+from runtime.http.codec.direct_inputs import DirectInputs, RowDecoder
 from runtime.http.codec.number_texts import LEAST_NUMBERS
 from runtime.http.codec.response_options import (
     NOTHING,
@@ -41,7 +41,6 @@ from runtime.http.codec.response_options import (
     ResponseOptions,
     response_options,
 )
-from runtime.http.codec.row_decoder import RowDecoder
 from runtime.http.codec.signature import TensorSpec, call_data, specs
 from runtime.http.codec.tensors import (
     BYTES,
@@ -133,11 +132,11 @@ class ModelCodec:
         numbers = numbers and is_dense(kind) and all(map(is_dense, version.kinds.values()))
         self.quick_type = self.inputs[0].datatype if numbers else ""
         self.quick_width = kind.width if isinstance(kind, Vector) else 0
-        #: What reads rows that come as columns; None where there is none.
-        reader = RowDecoder(version, version.inputs if self.dense else {})
-        self.rows = reader or None
         #: Which arrays go to the plan's entry.
         self.direct = DirectInputs(version)
+        #: What reads rows that come as columns; None where there is none.
+        reader = RowDecoder(version, version.inputs if self.dense else {}, self.direct)
+        self.rows = reader or None
         #: The headers that say which plan answers; made for the first answer in binary.
         self.origin: tuple[tuple[str, str], ...] = ()
         #: The codecs of gRPC, made for the first call.

@@ -27,10 +27,6 @@ from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.settings import ServerSettings
 from runtime.http.wire.tls import names_of
 
-_METHODS = {
-    each.encode(): each
-    for each in ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
-}
 #: How a handshake of TLS begins.
 _TLS_RECORD = b"\x16\x03"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -373,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
         body.clear()
         path, query = self._where()
         request = Request(
-            _METHODS.get(parser.get_method(), ""),
+            parser.get_method().decode(),
             path,
             query,
             self._headers,

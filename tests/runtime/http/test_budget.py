@@ -7,8 +7,7 @@ import numpy as np
 import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.guard.budget import DAY, Budget
-from runtime.http.guard.guards import Sender
+from runtime.http.guard.guards import DAY, Budget, Sender
 from runtime.http.wire.messages import Request
 from tests.runtime.http.client import Client
 
