@@ -35,7 +35,7 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(136_150, 100_000),
+    "product: lines": Bound(136_100, 100_000),
     "circles of imports": Bound(10, 0),
     "largest circle: files": Bound(6, 6),
     "oven: rooms": Bound(11, 11),
@@ -58,9 +58,9 @@ BOUNDS = {
     "request: files": Bound(10, 6),
     "request: rooms": Bound(3, 3),
     "request: most entries into a file": Bound(3, 2),
-    "HTTP: files": Bound(17, 12),
+    "HTTP: files": Bound(9, 9),
     "HTTP: rooms": Bound(3, 3),
-    "HTTP: most entries into a file": Bound(8, 2),
+    "HTTP: most entries into a file": Bound(2, 2),
     "import: files": Bound(30, 24),
     "import: rooms": Bound(6, 6),
     "import: most entries into a file": Bound(85, 8),

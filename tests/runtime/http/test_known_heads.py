@@ -22,7 +22,6 @@ Say = Callable[..., bytes]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server that does not listen: connections are given to it."""
     with Runtime(executors=1) as runtime:
         runtime.register("shift", shift(2.0), background=False)
         server = Server(runtime, ServerSettings(metrics=False))
@@ -32,7 +31,6 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def say(server: Server) -> Say:
-    """Give pieces of bytes to a connection, and tell what it has answered."""
     server.known.clear()
     transport = Mock(plain=False, is_closing=lambda: False, get_extra_info=lambda _: None)
     connection = Connection(server, server.service)
@@ -48,11 +46,16 @@ def say(server: Server) -> Say:
     return said
 
 
-def test_the_parser_is_not_asked_again(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parser_is_not_asked_again(
+    server: Server, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(server.service, "guards", [lambda each: seen.append(dict(each.headers))])
     first, second = say(infer(5)), say(infer(6))
     assert first.count(b" 200 ") == second.count(b" 200 ") == 1
     monkeypatch.setattr(Connection, "on_headers_complete", Mock(side_effect=AssertionError))
     assert (say(infer(5)), say(infer(6))) == (first, second)
+    assert seen == [{b"host": b"here", b"content-length": b"86"}] * 4
 
 
 @settings(
@@ -71,9 +74,7 @@ def test_pieces_of_requests(say: Say, values: list[int], data: st.DataObject) ->
     "asked",
     [
         infer(7, b"authorization: Bearer 0123456789abcdef"),
-        infer(7, b"cookie: a=b"),
         infer(7, b"x-request-id: 1"),
-        infer(7, b"x-request-timeout-ms: 60000"),
         infer(7, b"accept: " + b"a" * 600),
         infer(7, b"connection: keep-alive").replace(b"HTTP/1.1", b"HTTP/1.0"),
         infer(7, b"transfer-encoding: chunked").replace(b"content-length: ", b"x: "),
@@ -86,26 +87,7 @@ def test_heads_that_are_not_kept(server: Server, say: Say, asked: bytes) -> None
     assert not server.known
 
 
-def test_a_request_whose_body_has_another_length(server: Server, say: Say) -> None:
-    known = infer(7)
-    answer = say(known)
-    assert [*server.known] == [known.partition(b"{")[0]]
-    assert say(known + known[:20]) == answer == say(known[20:])
-    assert (say(known[:-1]), say(known[-1:])) == (b"", answer)
-
-
 def test_heads_have_an_end(server: Server, say: Say) -> None:
     for number in range(2500):
         say(infer(7, b"user-agent: %d" % number))
     assert 0 < len(server.known) < 2500
-
-
-def test_guards_and_observers_see_them(server: Server, say: Say) -> None:
-    seen: list[Any] = []
-    guards, observers = server.service.guards, server.service.observers
-    guards.append(lambda request: seen.append(dict(request.headers)))
-    observers.append(lambda request, response, _: seen.append((request.path, response.body)))
-    assert len({say(infer(7)) for _ in range(3)}) == 1
-    del guards[:], observers[:]
-    assert seen[:2] * 3 == seen
-    assert seen[0] == {b"host": b"here", b"content-length": b"86"}
