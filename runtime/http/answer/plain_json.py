@@ -192,9 +192,9 @@ def _instances_answered(
             answers_of_row = front.told(outputs)
             only = [_plain(value) for value in answers_of_row.values()]
             predictions = only if len(only) == 1 else [_row(front, answers_of_row)]
-            response = Response(encode(Predictions(predictions)))
+            told_row = Response(encode(Predictions(predictions)))
             front.counts.done(1, perf_counter() - request.started)
-            return response
+            return told_row
     batch = batch_of(front, asked.instances, "$.instances")
     if batch.single:
         raise HttpError(
