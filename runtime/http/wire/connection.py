@@ -202,8 +202,8 @@ class Connection(asyncio.BufferedProtocol):
         self._data, self._at = self._part + data if self._part else data, 0
         if self._state is BODY:
             names = self._spelling  # which say where the next request begins, or do not
-            counted = names.encoding is None and names.length is not None
-            self._at = int(self._headers[names.length]) - self._size if counted else -1
+            length = names.length if names.encoding is None else None
+            self._at = -1 if length is None else int(self._headers[length]) - self._size
         elif len(data) > FEW_BYTES and crowded(self._data):
             self._refuse(problems.HEADER_TOO_LARGE)
             return
