@@ -59,7 +59,7 @@ BOUNDS = {
     "request: rooms": Bound(3, 3),
     "request: most entries into a file": Bound(3, 2),
     "HTTP: files": Bound(9, 9),
-    "HTTP: rooms": Bound(3, 3),
+    "HTTP: rooms": Bound(2, 2),
     "HTTP: most entries into a file": Bound(2, 2),
     "import: files": Bound(30, 24),
     "import: rooms": Bound(6, 6),
