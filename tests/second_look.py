@@ -19,7 +19,7 @@ TIMED = {
     "tests/runtime/cluster/test_serving.py::test_to_zero_and_back_within_a_second": "1 s",
     "tests/runtime/http/test_array_pieces.py"
     "::test_many_rows_as_objects_hold_no_other_client_up": "a fifth of the time of a request",
-    "tests/runtime/http/test_loop_fairness.py"
+    "tests/runtime/http/test_overload.py"
     "::test_another_thread_need_not_wait_for_the_end": "how soon a thread is woken",
     "tests/runtime/http/test_number_arrays.py"
     "::test_a_large_body_holds_nobody_up": "a fifth of the time of a request",

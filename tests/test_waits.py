@@ -170,7 +170,7 @@ REASONS: dict[Place, str] = {
             ("runtime/graph/plan.py", "_awaited", "asyncio.wrap_future"),
             ("runtime/http/answer/inference.py", "_awaited", "asyncio.wrap_future"),
             ("runtime/http/answer/inference.py", "_by_documents", "asyncio.wrap_future"),
-            ("runtime/http/answer/piecewise.py", "in_pieces", "asyncio.wrap_future"),
+            ("runtime/http/answer/inference.py", "in_pieces", "asyncio.wrap_future"),
             ("runtime/http/server.py", "Server.start", "wait"),
             ("runtime/service/batches.py", "answers", "result"),
             ("runtime/service/direct.py", "Direct._answer", "result"),

@@ -138,7 +138,7 @@ def _connect(address: str) -> None:
 
 def _deployment(options: argparse.Namespace) -> Deployment:
     from runtime.cli.serving import server_settings
-    from runtime.http.assembly import check
+    from runtime.http.watch.telemetry import check
     from runtime.repository.object_storage import is_url
     from runtime.workers import WorkerOptions
 

@@ -114,9 +114,9 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
 
 
 def _serve(options: argparse.Namespace, out: CommandOutput) -> int:
-    from runtime.http.assembly import check
     from runtime.http.server import listen
     from runtime.http.watch.logs import EVENTS, of_process
+    from runtime.http.watch.telemetry import check
     from runtime.http.wire.unix_socket import close
 
     settings = server_settings(options)

@@ -72,21 +72,6 @@ class HandlerContext:
 Handler = Callable[[HandlerContext, Request], Answer]
 
 
-def by_route(handler: Handler, following: Handler) -> Handler:
-    """A handler that leaves endpoints to `following` whose route has to be asked who answers."""
-
-    def answer(service: HandlerContext, request: Request) -> Answer:
-        params = request.params
-        address = params["model"]
-        if "version" in params:
-            address = f"{address}@{params['version']}"
-        if address in service.table:
-            return handler(service, request)
-        return following(service, request)
-
-    return answer
-
-
 #: Most paths in the cache of routes, which is cleared when full.
 REMEMBERED = 4096
 
@@ -147,7 +132,13 @@ class Router:
 
     def find(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
         """The handler for a request, and the values of its path's variables."""
-        return self._known.get((method, path)) or self._remember(method, path)
+        found = self._known.get((method, path))
+        if found is None:
+            found = self._find("GET" if method == "HEAD" else method, path)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[method, path] = found
+        return found
 
     def template(self, method: str, path: str) -> str | None:
         """The path of the route in the table; None if no route matches."""
@@ -173,13 +164,6 @@ class Router:
             if pattern.fullmatch(plain) is not None:
                 return methods.get("GET" if method == "HEAD" else method)
         return None
-
-    def _remember(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
-        target = self._find("GET" if method == "HEAD" else method, path)
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
-        self._known[method, path] = target
-        return target
 
     def _find(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
         for pattern, methods in self._patterns:

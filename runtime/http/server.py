@@ -26,7 +26,7 @@ from runtime.http.service import Service
 from runtime.http.wire import lag, unix_socket
 from runtime.http.wire.body_reading import READ_BYTES
 from runtime.http.wire.connection import Connection
-from runtime.http.wire.headers import Heads
+from runtime.http.wire.headers import Heads, KnownHeads
 from runtime.http.wire.http2 import Http2Connection
 from runtime.http.wire.interfaces import Connected, Guard, ModelRepository, Observer, Peers
 from runtime.http.wire.loop_fairness import ReadTurns
@@ -125,7 +125,7 @@ class Server:
         self.loop: asyncio.AbstractEventLoop
         self.draining = False
         self.lag, self.handshakes = self.service.lag, self.service.handshakes
-        self.heads, self.turns = Heads(), ReadTurns()
+        self.heads, self.known, self.turns = Heads(), KnownHeads(), ReadTurns()
         #: Cache of request targets, split into path and query.
         self.paths: dict[bytes, tuple[str, str]] = {}
         #: What connections read into, one after the other.

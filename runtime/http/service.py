@@ -7,21 +7,24 @@ import threading
 from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext, suppress
+from functools import partial
 from math import inf
 from time import monotonic
 
 from flour.core.errors import FlourError
 from flour.core.request_ids import CURRENT
 from runtime.errors import UnknownEndpoint
-from runtime.http import assembly
 from runtime.http.answer.attributions import Attributions
+from runtime.http.answer.batching import Batched, BatchSettings
+from runtime.http.answer.result_cache import Cached
 from runtime.http.codec.array_pieces import OUTLINE
 from runtime.http.codec.bodies import Ready
 from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.codec.number_arrays import NUMBERS
 from runtime.http.codec.number_texts import TEXTS
 from runtime.http.grpc.calls import CALLS
-from runtime.http.guard.guards import AtOnce, most_unread
+from runtime.http.guard.clients import sender
+from runtime.http.guard.guards import AtOnce, Budget, Crowd, Rates, TokenFile, most_unread
 from runtime.http.guard.turns import ClientTurns
 from runtime.http.routes import Handler, HandlerContext, HttpRoute, Router
 from runtime.http.table import ROUTES
@@ -67,7 +70,7 @@ class Service(HandlerContext):
         peers: Peers | None = None,
     ) -> None:
         self.runtime, self.settings, self.repository = runtime, settings, repository
-        self.answering = assembly.layers(answering or runtime.direct, runtime, settings)
+        self.answering = _layers(answering or runtime.direct, runtime, settings)
         self.table, self.stacks = runtime.endpoints.routes, None
         self.observers = list(observers)
         self.peers: Peers = peers or Alone(runtime)
@@ -84,7 +87,7 @@ class Service(HandlerContext):
         self._small = settings.compress_above
         self.routes = (*ROUTES, *CALLS, *routes)
         self.router = Router(self.routes)
-        self.guards = [*assembly.guards(self), *guards]
+        self.guards = [*_guards(self), *guards]
         counting = (each.enter for each in self.guards if isinstance(each, AtOnce))
         self.enter = next(counting, None)
         self.metrics = None
@@ -305,3 +308,35 @@ def _address(request: Request) -> str:
     """The model that a request is about, with its version if it names one; empty for none."""
     address = request.params.get("model", "")
     return f"{address}@{request.params['version']}" if "version" in request.params else address
+
+
+def _layers(inner: Answerer, runtime: Runtime, settings: ServerSettings) -> Answerer:
+    """The result cache, then batching, then `inner`; notes of a version switch them on as well."""
+    together = BatchSettings(settings.batch_wait, settings.batch_objective, settings.batch_rows)
+    batched = Batched(inner, together, cost=runtime.direct.expected)
+    return Cached(batched, settings.cache_bytes, names=lambda: {*runtime.endpoints.champions})
+
+
+def _guards(service: Service) -> list[Guard]:
+    """The guards of the settings; one that would accept every request is left out."""
+    settings, router, who = service.settings, service.router, partial(sender, service)
+    active: list[Guard] = []
+    if settings.tokens:
+        active.append(
+            TokenFile(
+                settings.tokens,
+                required=settings.tokens_required,
+                need_of=lambda request: router.need(request.method, request.path),
+            )
+        )
+    if settings.anonymous_rate > 0 or settings.known_rate > 0:
+        anonymous, known = settings.anonymous_rate, settings.known_rate
+        active.append(Rates(who, anonymous=anonymous, known=known, burst=settings.rate_burst))
+    if settings.anonymous_at_once > 0 or settings.known_at_once > 0:
+        most = {"anonymous": settings.anonymous_at_once, "known": settings.known_at_once}
+        active.append(AtOnce(who, **most))
+    if settings.new_bytes_a_day > 0:
+        active.append(Budget(who, settings.new_bytes_a_day))
+    if settings.max_waiting > 0:
+        active.append(Crowd(settings.max_waiting, lambda: service.waiting))
+    return active

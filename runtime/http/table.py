@@ -9,9 +9,8 @@ from msgspec import Meta
 
 from runtime.http.answer import experiments, health, invocations, models, plain_json, rollouts
 from runtime.http.answer.attributions import counterfactual
-from runtime.http.answer.experiments import following
-from runtime.http.answer.inference import infer as infer_version
-from runtime.http.answer.inference import rows
+from runtime.http.answer.experiments import by_route
+from runtime.http.answer.inference import infer
 from runtime.http.codec.bodies import (
     Compared,
     CounterfactualRequest,
@@ -48,7 +47,7 @@ from runtime.http.codec.bodies import (
 from runtime.http.codec.codec_json import InferRequest
 from runtime.http.pages.page import HTML, LONGEST_REFRESH, STEPS, explain, status
 from runtime.http.pages.trying import listed, trying
-from runtime.http.routes import Handler, HttpRoute, RequestParameter, by_route
+from runtime.http.routes import Handler, HttpRoute, RequestParameter
 from runtime.http.watch import logs
 from runtime.http.watch.metrics import metrics
 from runtime.http.watch.metrics_text import CONTENT_TYPE as TEXT
@@ -92,11 +91,8 @@ _FIND = (
 _STEP = (RequestParameter("step", Literal[STEPS], "The step on the way to machine code"),)
 _PAGE: dict[str, Any] = {"answer": str, "content_type": HTML, "tag": "pages"}
 
-infer = by_route(infer_version, following(infer_version, rows))
-predict = by_route(plain_json.predict, following(plain_json.predict, plain_json.rows))
-instances = by_route(
-    plain_json.instances, following(plain_json.instances, plain_json.rows_of_instances)
-)
+predict = by_route(plain_json.predict, plain_json.rows)
+instances = by_route(plain_json.instances, plain_json.rows_of_instances)
 
 
 def _experiment(

@@ -18,8 +18,8 @@ from typing import Any
 from flour.core.errors import FlourError
 from objectstore import system
 from runtime.errors import NoWorker
-from runtime.http.assembly import check
 from runtime.http.server import ServerError, listen, url_of
+from runtime.http.watch.telemetry import check
 from runtime.http.wire.interfaces import ModelRepository
 from runtime.http.wire.settings import ServerSettings
 from runtime.http.wire.unix_socket import PREFIX, address_of, remove_file

@@ -22,7 +22,7 @@ from runtime.cluster.serving.autoscaling import ReplicaLoad
 from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Roster
 from runtime.cluster.serving.link import Address, Lease, Link
 from runtime.cluster.serving.state import ClusterState
-from runtime.http.codec.typed_json import json
+from runtime.http.codec.bodies import json
 from runtime.http.routes import HandlerContext, HttpRoute
 from runtime.http.server import Server, listen, url_of
 from runtime.http.wire.loop_fairness import lock_shared

@@ -14,8 +14,7 @@ from flour.core.errors import FlourError
 from flour.data.batch import Batch
 from oven import Plan
 from runtime.http.answer.plain_json import batch_of
-from runtime.http.codec.bodies import CounterfactualRequest
-from runtime.http.codec.typed_json import body_of, json
+from runtime.http.codec.bodies import CounterfactualRequest, body_of, json
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.problems import HttpError

@@ -17,8 +17,14 @@ import msgspec
 from flour.data.batch import Batch
 from runtime.errors import UnknownEndpoint
 from runtime.http.codec.array_pieces import LARGE
-from runtime.http.codec.bodies import Compared, PromoteRequest, RouteBody, RouteChange, RouteHistory
-from runtime.http.codec.typed_json import json
+from runtime.http.codec.bodies import (
+    Compared,
+    PromoteRequest,
+    RouteBody,
+    RouteChange,
+    RouteHistory,
+    json,
+)
 from runtime.http.guard.clients import asked_of, changed, sender
 from runtime.http.routes import Handler, HandlerContext
 from runtime.http.wire.messages import ANSWER_HEADER, VERSION_HEADER, Answer, Request, Response
@@ -43,19 +49,22 @@ _nothing = msgspec.json.Decoder(dict[str, Any])
 # --- requests that follow a route ----------------------------------------------------------------
 
 
-def following(handler: Handler, rows: Rows) -> Handler:
-    """Fallback handler for names without a native endpoint."""
+def by_route(handler: Handler, rows: Rows) -> Handler:
+    """A handler that asks the stack of an endpoint who answers, where it has more than one."""
 
-    def follow(service: HandlerContext, request: Request) -> Answer:
-        name = request.params["model"]
-        route = None if "version" in request.params else service.runtime.routes.routed(name)
+    def answer(service: HandlerContext, request: Request) -> Answer:
+        params = request.params
+        name, version = params["model"], params.get("version")
+        if (name if version is None else f"{name}@{version}") in service.table:
+            return handler(service, request)
+        route = service.runtime.routes.routed(name) if version is None else None
         if route is None or not route.reads_rows:
             return _answered(handler, service, request, route)
         if len(request.body) > LARGE:
             return _aside(handler, service, request, route, rows)
         return _answered(handler, service, request, route, rows(service, request))
 
-    return follow
+    return answer
 
 
 async def _aside(

@@ -1,32 +1,44 @@
-"""Inference: a request of the protocol to a call, and its answers to a response."""
+"""Inference: a request of the protocol to a call, and its answers to a response.
+
+Large bodies of rows are answered piece by piece: others are answered in between.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from flour.core.errors import InputError
 from flour.data.batch import Batch, row_count
+from runtime.http.answer.experiments import by_route
 from runtime.http.codec.array_pieces import LARGE
 from runtime.http.codec.model_codec import ModelCodec, is_dense
-from runtime.http.codec.number_arrays import LEAST_BYTES
-from runtime.http.codec.response_options import NOTHING, ResponseOptions, tells
+from runtime.http.codec.response_options import ResponseOptions, tells, timeout
 from runtime.http.routes import HandlerContext
 from runtime.http.watch import telemetry
 from runtime.http.wire.loop_fairness import uncollected
 from runtime.http.wire.messages import Answer, Request, Response
+from runtime.http.wire.problems import HttpError
 from runtime.service.answerers import InferCall
 from runtime.service.entry import Outputs
 from scheduler import DeadlineExceeded
 
 Encode = Callable[[dict[str, Any]], Response]
 
+#: Shorter bodies are read in one step where they can be: the long way costs more than numbers do.
+SHORT_BYTES = 8 << 10
+#: Before and behind the answers of protocols that have them in an object.
+PREDICTIONS = b'{"predictions":[', b"]}"
+_NUMBER = re.compile(r"\[(\d+)\]")
+T = TypeVar("T")
 #: Answers to more rows are encoded on a thread.
 MANY_ROWS = 4096
 #: So many documents are answered together, of a large body.
@@ -34,15 +46,16 @@ DOCUMENTS = 1024
 
 
 def infer(service: HandlerContext, request: Request) -> Answer:
-    """Answer a request for inference."""
+    """Answer a request for inference, by its version or as the route of the endpoint says."""
     params = request.params
     name = params["model"]
     if len(params) > 1:
         name = f"{name}@{params['version']}"
-    front = (service.table.get(name) or service.runtime.endpoints.find(name)).front
-    if type(front) is not ModelCodec:
-        front = service.front(name)
-    return infer_by(service, front, request)
+    version = service.table.get(name)
+    if version is None:
+        return _by_route(service, request)
+    front = version.front
+    return infer_by(service, front if type(front) is ModelCodec else service.front(name), request)
 
 
 def infer_by(service: HandlerContext, front: ModelCodec, request: Request) -> Answer:
@@ -50,51 +63,55 @@ def infer_by(service: HandlerContext, front: ModelCodec, request: Request) -> An
     request.front = front
     size = len(request.body)
     if size > LARGE:
-        return _aside(service, front, request)
+        then = partial(_as_wished, service, front, request)
+        return at_once(service, request, partial(_decoded, front, request), then)
     usual = request.plain or not tells(request)
-    if usual and size < LEAST_BYTES and (front.quick_type or front.rows is not None):
-        answer = _quick(service, front, request)
-        if answer is not None:
-            return answer
-    call, wished = _decoded(service, front, request)
+    if usual and size < SHORT_BYTES and (front.quick_type or front.rows is not None):
+        decoded = front.quick(request)
+        if decoded is not None:
+            batch, name = decoded
+            outputs = quick(service, front, batch)
+            if outputs is not None:
+                return front.answered(request, batch, outputs, name)
+            wished = ResponseOptions(id=name)
+            call = front.call(batch.as_block, wished)
+            return answered(service, front, call, request, partial(front.encode, wished=wished))
+    return _as_wished(service, front, request, _decoded(front, request))
+
+
+def _infer_chosen(service: HandlerContext, request: Request) -> Answer:
+    params = request.params
+    return infer_by(service, service.front(params["model"], params.get("version")), request)
+
+
+def _rows(service: HandlerContext, request: Request) -> object:
+    """The data of a body as the champion reads it, for a route that does, too."""
+    return service.front(request.params["model"]).decode(request)[0].batch.data
+
+
+_by_route = by_route(_infer_chosen, _rows)
+
+
+def _decoded(front: ModelCodec, request: Request) -> tuple[InferCall, ResponseOptions]:
+    with front.counts:
+        return front.decode(request)
+
+
+def _as_wished(
+    service: HandlerContext,
+    front: ModelCodec,
+    request: Request,
+    decoded: tuple[InferCall, ResponseOptions],
+) -> Answer:
+    """The answer to a call with options, or to one that is as large as few are."""
+    call, wished = decoded
     if wished.explain is not None:
         return _explained(service, front, call, request, wished)
-    response = _few(service, front, call, request, wished)
-    if response is not None:
-        return response
-    return answered(service, front, call, request, partial(front.encode, wished=wished))
-
-
-def rows(service: HandlerContext, request: Request) -> object:
-    """The data of a body as the champion reads it, for a route that does, too."""
-    front = service.front(request.params["model"])
-    return front.decode(request)[0].batch.data
-
-
-def _decoded(
-    service: HandlerContext, front: ModelCodec, request: Request
-) -> tuple[InferCall, ResponseOptions]:
-    try:
-        return front.decode(request)
-    except BaseException:
-        front.counts.failed += 1
-        raise
-
-
-async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
-    """The answer to a large body, which is decoded on a thread: others do not wait for that."""
-    with uncollected():
-        call, wished = await asyncio.to_thread(_decoded, service, front, request)
-    telemetry.resume(service, request)
-    if wished.explain is not None:
-        return await _explained(service, front, call, request, wished)
-    encode = partial(front.encode, wished=wished)
-    version = front.version
-    dense = all(map(is_dense, version.kinds.values()))
-    if _has_texts(call.batch.data) and dense and not version.mixes_rows:
-        return await _by_documents(service, front, call, request, encode)
-    answer = answered(service, front, call, request, encode)
-    return answer if isinstance(answer, Response) else await answer
+    encode, version = partial(front.encode, wished=wished), front.version
+    dense = all(map(is_dense, version.kinds.values())) and not version.mixes_rows
+    if len(request.body) > LARGE and dense and _has_texts(call.batch.data):
+        return _by_documents(service, front, call, request, encode)
+    return soon_answered(service, front, call.batch, request, wished, encode)
 
 
 async def _explained(
@@ -105,11 +122,8 @@ async def _explained(
     wished: ResponseOptions,
 ) -> Response:
     """The answer with what each column adds to its scores, which a thread finds out."""
-    try:
+    with front.counts:
         made = await service.attribution.of(front.version, call.batch, wished.explain or "")
-    except BaseException:
-        front.counts.failed += 1
-        raise
     encode = partial(front.encode, wished=replace(wished, attribution=made))
     answer = answered(service, front, call, request, encode)
     return answer if isinstance(answer, Response) else await answer
@@ -128,7 +142,7 @@ async def _by_documents(
     """The response to many documents, some at a time: reading all of them at once keeps the GIL."""
     deadline = None if call.timeout is None else request.started + call.timeout
     made: list[dict[str, Any]] = []
-    try:
+    with front.counts:
         for at in range(0, call.batch.rows, DOCUMENTS):
             data, rows = call.batch.data, slice(at, at + DOCUMENTS)
             columns = isinstance(data, dict)
@@ -139,27 +153,26 @@ async def _by_documents(
             made.append(await asyncio.wrap_future(service.answering.answer(part)))
         answers = {name: np.concatenate([each[name] for each in made]) for name in made[0]}
         return await asyncio.to_thread(_response, front, answers, request, encode, deadline)
-    except BaseException:
-        front.counts.failed += 1
-        raise
 
 
-def _few(
+def soon_answered(
     service: HandlerContext,
     front: ModelCodec,
-    call: InferCall,
+    batch: Batch,
     request: Request,
     wished: ResponseOptions,
-) -> Response | None:
-    """The answer to a few rows that were asked for in another way than most."""
+    encode: Encode,
+) -> Answer:
+    """The response to rows: now if they are few, as other rows may take long."""
     check_deadline(front, request, wished.timeout)
-    outputs = quick_block(service, front, call.batch)
+    outputs = None
+    if len(request.body) <= LARGE:
+        outputs = (quick if batch.single else quick_block)(service, front, batch)
     if outputs is None:
-        return None
+        return answered(service, front, front.call(batch, wished), request, encode)
     check_deadline(front, request, wished.timeout)
-    every = dict(zip(front.version.outputs, outputs, strict=True))
-    response = front.encode(front.told(outputs) if wished.outputs is None else every, wished)
-    front.counts.done(call.batch.rows, perf_counter() - request.started)
+    response = encode(front.told(outputs, wished))
+    front.counts.done(batch.rows, perf_counter() - request.started)
     return response
 
 
@@ -170,25 +183,6 @@ def quick_block(service: HandlerContext, front: ModelCodec, block: Batch) -> Out
     if batch is None or outputs is None:
         return None
     return front.as_block(outputs) if batch.single else outputs
-
-
-def _quick(service: HandlerContext, front: ModelCodec, request: Request) -> Answer | None:
-    """The short way, for requests as most are; None for others."""
-    decoded = front.quick(request)
-    if decoded is None:
-        return None
-    batch, name = decoded
-    outputs = quick(service, front, batch)
-    if batch.single and outputs is not None:
-        front.counts.done(1, perf_counter() - request.started)
-        return Response(front.encode_row(outputs, name), 200, front.content_type)
-    wished = NOTHING if name is None else ResponseOptions(id=name)
-    if outputs is None:
-        call = front.call(batch.as_block, wished)
-        return answered(service, front, call, request, partial(front.encode, wished=wished))
-    response = front.encode(front.told(outputs), wished)
-    front.counts.done(batch.rows, perf_counter() - request.started)
-    return response
 
 
 def quick(service: HandlerContext, front: ModelCodec, batch: Batch) -> Outputs | None:
@@ -205,16 +199,13 @@ def answered(
 ) -> Answer:
     """The response to a call, at once if its answers are there. Deadlines count from arrival."""
     deadline = None if call.timeout is None else request.started + call.timeout
-    try:
+    with front.counts:
         if deadline is not None:
             call = call._replace(timeout=left(deadline))
         future = service.answering.answer(call)
         if not future.done() or call.batch.rows > MANY_ROWS:
             return _awaited(front, future, request, encode, deadline)
         return _response(front, future.result(), request, encode, deadline)
-    except BaseException:
-        front.counts.failed += 1
-        raise
 
 
 def check_deadline(front: ModelCodec, request: Request, timeout: float | None) -> None:
@@ -243,14 +234,11 @@ async def _awaited(
     encode: Encode,
     deadline: float | None,
 ) -> Response:
-    try:
+    with front.counts:
         answers = await asyncio.wrap_future(future)
         if row_count(answers) > MANY_ROWS:
             return await asyncio.to_thread(_response, front, answers, request, encode, deadline)
         return _response(front, answers, request, encode, deadline)
-    except BaseException:
-        front.counts.failed += 1
-        raise
 
 
 def _response(
@@ -265,3 +253,69 @@ def _response(
     response = encode(answers)
     front.counts.done(max(1, row_count(answers)), perf_counter() - request.started)
     return response
+
+
+# --- large bodies of rows ------------------------------------------------------------------------
+
+
+async def at_once(
+    service: HandlerContext, request: Request, read: Callable[[], T], answer: Callable[[T], Answer]
+) -> Response:
+    """The answer to the whole of a large body, which is read on a thread."""
+    with uncollected():
+        found = await asyncio.to_thread(read)
+    telemetry.resume(service, request)
+    coming = answer(found)
+    return coming if isinstance(coming, Response) else await coming
+
+
+async def in_pieces(
+    service: HandlerContext,
+    front: ModelCodec,
+    request: Request,
+    cut: Callable[[], Iterable[Batch] | None],
+    form: Callable[[dict[str, Any]], bytes],
+    ends: tuple[bytes, bytes] = (b"[", b"]"),
+) -> Response | None:
+    """The answer to rows or columns; None for other bodies, and where rows depend on each other.
+
+    `cut` finds the batches, which are read one by one; `form` makes an array of their answers.
+    """
+    wished = ResponseOptions(timeout=timeout({}, request))
+    if front.version.mixes_rows:
+        return None
+    found = await asyncio.to_thread(cut)
+    if found is None:
+        return None
+    deadline = None if wished.timeout is None else request.started + wished.timeout
+    texts: list[bytes] = []
+    rows = 0
+    try:
+        batches = iter(found)
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            if batch.single:  # the array is one row
+                return None
+            telemetry.resume(service, request)
+            call = front.call(batch, wished)
+            if deadline is not None:
+                call = call._replace(timeout=left(deadline))
+            answers = await asyncio.wrap_future(service.answering.answer(call))
+            texts.append((await asyncio.to_thread(form, answers))[1:-1])
+            rows += row_count(answers)
+    except BaseException as problem:
+        front.counts.failed += 1
+        if rows and isinstance(problem, InputError | HttpError):
+            problem.where = _among_all(problem.where or "$", rows)
+        raise
+    del found, batches
+    request.body = b""  # it may be as large as the answer
+    texts[0], texts[-1] = ends[0] + texts[0], texts[-1] + ends[1]
+    response = Response(await asyncio.to_thread(b",".join, texts))
+    front.counts.done(rows, perf_counter() - request.started)
+    return response
+
+
+def _among_all(where: str, before: int) -> str:
+    """A place in a piece, by the number of its row among all: the first that it has."""
+    moved, found = _NUMBER.subn(lambda number: f"[{int(number[1]) + before}]", where, count=1)
+    return moved if found else f"rows from {before}, {where}"

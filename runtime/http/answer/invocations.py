@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import StringIO
 from itertools import chain, islice
-from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -24,9 +23,8 @@ from flour.core.types import Record, Text, Vector
 from flour.data.batch import Batch
 from runtime.errors import UnknownEndpoint
 from runtime.http.answer import models
-from runtime.http.answer.experiments import following
-from runtime.http.answer.inference import answered, check_deadline, quick_block
-from runtime.http.answer.piecewise import PREDICTIONS, at_once, in_pieces
+from runtime.http.answer.experiments import by_route
+from runtime.http.answer.inference import PREDICTIONS, at_once, in_pieces, soon_answered
 from runtime.http.answer.plain_json import batch_of, predictions_of
 from runtime.http.codec.array_pieces import LARGE, ArrayPieces
 from runtime.http.codec.bodies import DataframeSplit, Invocation
@@ -34,7 +32,7 @@ from runtime.http.codec.codec_json import converted, decoded
 from runtime.http.codec.column_arrays import joined, outlined, whole
 from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.codec.response_options import ResponseOptions, timeout
-from runtime.http.routes import HandlerContext, by_route
+from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.problems import HttpError
 from runtime.http.wire.settings import server_version
@@ -105,14 +103,7 @@ def _predicted(
     service: HandlerContext, front: ModelCodec, request: Request, batch: Batch
 ) -> Answer:
     wished = ResponseOptions(timeout=timeout({}, request))
-    check_deadline(front, request, wished.timeout)
-    outputs = quick_block(service, front, batch) if len(request.body) <= LARGE else None
-    if outputs is None:
-        encode = partial(_response, front)
-        return answered(service, front, front.call(batch, wished), request, encode)
-    check_deadline(front, request, wished.timeout)
-    front.counts.done(batch.rows, perf_counter() - request.started)
-    return _response(front, front.told(outputs))
+    return soon_answered(service, front, batch, request, wished, partial(_response, front))
 
 
 def _response(front: ModelCodec, answers: Mapping[str, Any]) -> Response:
@@ -124,7 +115,7 @@ def _rows(service: HandlerContext, request: Request) -> object:
     return _batch(service.front(request.params["model"]), request).data
 
 
-_answer = by_route(_invoked, following(_invoked, _rows))
+_answer = by_route(_invoked, _rows)
 
 
 # --- reading -------------------------------------------------------------------------------------

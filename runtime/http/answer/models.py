@@ -23,11 +23,12 @@ from runtime.http.codec.bodies import (
     Statistics,
     TensorMetadata,
     Unloaded,
+    body_of,
+    json,
 )
 from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.codec.signature import TensorSpec
 from runtime.http.codec.tensors import BYTES
-from runtime.http.codec.typed_json import body_of, json
 from runtime.http.guard.clients import may_ask
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.interfaces import ModelRepository, ModelState

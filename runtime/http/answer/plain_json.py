@@ -22,8 +22,14 @@ from numpy.typing import NDArray
 
 from flour.core.types import Pairs, Record, Type, Vector
 from flour.data.batch import Batch
-from runtime.http.answer.inference import answered, check_deadline, quick, quick_block
-from runtime.http.answer.piecewise import PREDICTIONS, at_once, in_pieces
+from runtime.http.answer.inference import (
+    PREDICTIONS,
+    answered,
+    at_once,
+    in_pieces,
+    quick,
+    soon_answered,
+)
 from runtime.http.codec import codec_arrow
 from runtime.http.codec.array_pieces import LARGE, ArrayPieces
 from runtime.http.codec.bodies import Instances, Predictions
@@ -41,7 +47,7 @@ from runtime.service.private import column_names
 
 #: Columns that a model does not read; and the most rows of a body that are checked for them.
 _MOST_COLUMNS, _FEW_ROWS = 4096, 64
-_WIDE = Vector | Record
+_WIDE, _SIZED = Vector | Record, dict | list | str
 #: Rows of numbers of a large body that are answered at a time.
 _SOME_ROWS = 4096
 _instances = msgspec.json.Decoder(Instances)
@@ -60,8 +66,8 @@ def predict(service: HandlerContext, request: Request) -> Answer:
 def _front(service: HandlerContext, request: Request, *, predicting: bool = False) -> ModelCodec:
     """The codec of the model that is asked, for the outputs that the query names, if any."""
     front = service.front(request.params["model"], request.params.get("version"))
-    asked = parse_qs(request.query, keep_blank_values=True).get("outputs")
-    if asked is None:
+    asked = request.query and parse_qs(request.query, keep_blank_values=True).get("outputs")
+    if not asked:
         return front.predicting if predicting else front
     names = [name for each in asked for name in each.split(",") if name]
     outputs = named_outputs(names, front.version.outputs, front.version.owner)
@@ -149,25 +155,13 @@ def _predicted(
 ) -> Answer:
     batch = batch.as_block if arrow else batch
     wished = NOTHING if request.plain else ResponseOptions(timeout=timeout({}, request))
-    check_deadline(front, request, wished.timeout)
-    outputs = None
-    if len(request.body) <= LARGE:  # other rows may take long, even if they are few
-        outputs = (quick if batch.single else quick_block)(service, front, batch)
-    if outputs is not None:
-        check_deadline(front, request, wished.timeout)
-        told = front.told(outputs)
-        if arrow:
-            ready = codec_arrow.response(told, front.version.kinds)
-            return _counted(front, request, ready, batch.rows)
-        text = encode(_row(front, told)) if batch.single else _rows(front, told)
-        return _counted(front, request, Response(text), batch.rows)
 
     def response(answers: dict[str, Any]) -> Response:
         if arrow:
             return codec_arrow.response(answers, front.version.kinds)
         return Response(encode(_row(front, answers)) if batch.single else _rows(front, answers))
 
-    return answered(service, front, front.call(batch, wished), request, response)
+    return soon_answered(service, front, batch, request, wished, response)
 
 
 def instances(service: HandlerContext, request: Request) -> Answer:
@@ -198,7 +192,9 @@ def _instances_answered(
             answers_of_row = front.told(outputs)
             only = [_plain(value) for value in answers_of_row.values()]
             predictions = only if len(only) == 1 else [_row(front, answers_of_row)]
-            return _counted(front, request, Response(encode(Predictions(predictions))), 1)
+            told_row = Response(encode(Predictions(predictions)))
+            front.counts.done(1, perf_counter() - request.started)
+            return told_row
     batch = batch_of(front, asked.instances, "$.instances")
     if batch.single:
         raise HttpError(
@@ -221,17 +217,11 @@ def predictions_of(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
     return encoded_column(*answers.values()) if only else _rows(front, answers)
 
 
-def _counted(front: ModelCodec, request: Request, response: Response, rows: int) -> Response:
-    """The answer to rows that were over at once."""
-    front.counts.done(rows, perf_counter() - request.started)
-    return response
-
-
 def batch_of(front: ModelCodec, data: object, where: str = "$") -> Batch:
     """The batch of what JSON holds; rows of several inputs become each input's rows."""
     inputs = front.version.inputs
     for row in data if isinstance(data, list) and len(data) <= _FEW_ROWS else (data,):
-        if isinstance(row, dict | list | str) and len(row) > _MOST_COLUMNS:
+        if isinstance(row, _SIZED) and len(row) > _MOST_COLUMNS:
             _check_columns(row, inputs)
     wide = len(inputs) > 1 or isinstance(next(iter(inputs.values())), _WIDE)
     if wide and isinstance(data, list) and not data:  # which says no columns
@@ -281,6 +271,8 @@ def _rows(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: object) -> Any:
+    if type(value) is np.ndarray:
+        return value.tolist()
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
     if hasattr(value, "toarray"):

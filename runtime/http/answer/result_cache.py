@@ -77,7 +77,7 @@ class Cached:
 
     def quick(self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows, kept or made at once."""
-        budget = self._budget(version)
+        budget: int = version.notes.get(NOTE, self._usual)  # type: ignore[assignment]  # was checked
         key = _key(version, batch, None) if budget else None
         if key is None:
             return self.inner.quick(version, batch)
@@ -93,7 +93,7 @@ class Cached:
 
     def answer(self, call: InferCall) -> Future[dict[str, Any]]:
         """The answers, kept or to come; what fails is not kept."""
-        budget = self._budget(call.version)
+        budget: int = call.version.notes.get(NOTE, self._usual)  # type: ignore[assignment]  # was checked
         key = _key(call.version, call.batch, call.outputs) if budget else None
         if key is None:
             return self.inner.answer(call)
@@ -140,9 +140,6 @@ class Cached:
             used.add(each.used, model=each.name)
             budget.add(each.budget, model=each.name)
         return [lookups, used, budget]
-
-    def _budget(self, version: ModelVersion) -> int:
-        return version.notes.get(NOTE, self._usual)  # type: ignore[return-value]  # was checked
 
     def _of(self, name: str, budget: int) -> _EndpointAnswers:
         endpoint = self._endpoints.get(name)

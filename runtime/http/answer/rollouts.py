@@ -15,8 +15,9 @@ from runtime.http.codec.bodies import (
     RolloutAction,
     RolloutBody,
     RolloutRequest,
+    body_of,
+    json,
 )
-from runtime.http.codec.typed_json import body_of, json
 from runtime.http.guard.clients import asked_of, changed, sender
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Request, Response

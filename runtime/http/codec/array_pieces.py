@@ -2,7 +2,7 @@
 
 A body of 60 MB with rows as objects takes seconds to decode, holding the GIL, and ten times its
 size as Python objects. Native code finds where it can be cut between two elements, without the GIL.
-Each piece of rows is decoded, answered and encoded by itself (in answer/piecewise.py), and
+Each piece of rows is decoded, answered and encoded by itself (in answer/inference.py), and
 what was made of it is dropped; the values of a tensor are put together again.
 """
 

@@ -1,10 +1,16 @@
-"""Types of all bodies except tensors: bodies are decoded and documented by them."""
+"""Types of all bodies except tensors: bodies are decoded, written and documented by them."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, Struct
+
+from runtime.http.codec.array_pieces import LARGE
+from runtime.http.codec.codec_json import decoded
+from runtime.http.wire.messages import Request, Response
+from runtime.http.wire.problems import HttpError
 
 
 class Error(Struct):
@@ -349,3 +355,16 @@ class Predictions(Struct):
     """An answer for each row: what the model's `predict` returns, else an object of all outputs."""
 
     predictions: list[Any]
+
+
+def json(value: object, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+    """A value as the body of a response."""
+    return Response(msgspec.json.encode(value), status, headers=headers)
+
+
+def body_of(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """The body by a decoder; an empty body counts as an empty object."""
+    if len(request.body) > LARGE:  # nobody else is answered while it is decoded
+        found = f"{len(request.body)} bytes"
+        raise HttpError(f"bodies of this path have up to {LARGE} bytes", 413, found=found)
+    return decoded(request.body or b"{}", decoder, decoder.type)

@@ -82,7 +82,7 @@ class LooseRequest(Struct):
     outputs: list[RequestOutput] | None = None
 
 
-class QuickInput(Struct):
+class QuickInput(Struct, gc=False):
     """An input of plain numbers."""
 
     name: str
@@ -92,10 +92,10 @@ class QuickInput(Struct):
     parameters: Parameters | None = None
 
 
-class QuickRequest(Struct):
-    """The common form of a request: plain numbers, decoded in one step."""
+class QuickRequest(Struct, gc=False):
+    """The common form of a request: plain numbers of one input, decoded in one step."""
 
-    inputs: list[QuickInput]
+    inputs: tuple[QuickInput]
     id: str | None = None
     parameters: Parameters | None = None
     outputs: list[RequestOutput] | None = None

@@ -4,7 +4,7 @@
 
 Decoded and answered at once, 60 MB of them keep others waiting for half a second. Here native code
 finds the arrays, and reads those of numbers without the GIL for columns of float64; the others are
-decoded in pieces. Some rows of all columns are then answered at a time (in answer/piecewise.py).
+decoded in pieces. Some rows of all columns are then answered at a time (in answer/inference.py).
 """
 
 from __future__ import annotations

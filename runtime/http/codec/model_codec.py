@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -32,14 +33,14 @@ from runtime.http.codec.codec_json import (
     tensor_head,
 )
 from runtime.http.codec.content import TABLE, TABLE_JSON, columns, content_type, read, written
-from runtime.http.codec.direct_inputs import DirectInputs
+from runtime.http.codec.direct_inputs import DirectInputs, RowDecoder
+from runtime.http.codec.number_texts import LEAST_NUMBERS
 from runtime.http.codec.response_options import (
     NOTHING,
     OutputOptions,
     ResponseOptions,
     response_options,
 )
-from runtime.http.codec.row_decoder import RowDecoder
 from runtime.http.codec.signature import TensorSpec, call_data, specs
 from runtime.http.codec.tensors import (
     BYTES,
@@ -60,18 +61,19 @@ from runtime.http.wire.messages import (
 )
 from runtime.http.wire.problems import HttpError
 from runtime.service.answerers import InferCall
+from runtime.service.entry import Outputs
 from runtime.service.version import ModelVersion
 
 _quick = msgspec.json.Decoder(QuickRequest)
-
-
-_ARRAY = np.ndarray
+_ARRAY, _OBJECT = np.ndarray, np.dtype(object)
+#: The name, datatype, dtype and sizes of a row of an output.
+DenseOutput = tuple[str, str, np.dtype[Any], tuple[int, ...]]
 #: The outputs of classifiers, regressors and transformers that `predict` or `transform` returns.
 _PREDICTED = ("label", "value", "features")
 
 
 class CallCounts:
-    """Calls of one version; only the event loop's thread counts."""
+    """Calls of one version; only the event loop's thread counts. A context that fails is one."""
 
     __slots__ = ("calls", "failed", "rows", "seconds")
 
@@ -85,14 +87,20 @@ class CallCounts:
         self.rows += rows
         self.seconds += seconds
 
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.failed += kind is not None
+
 
 class ModelCodec:
     """The front end's prepared decoding and encoding for one version."""
 
     __slots__ = (
-        *("class_names", "counts", "direct", "inputs", "messages", "origin", "outputs", "places"),
-        *("_predicting", "prefix"),
-        *("quick_type", "quick_width", "rows", "template", "usual", "version"),
+        *("block", "class_names", "counts", "dense", "direct", "inputs", "messages", "origin"),
+        *("_predicting", "outputs", "places", "prefix", "quick_type", "quick_width", "row"),
+        *("rows", "usual", "version"),
     )
 
     #: The type of its answers that are not binary.
@@ -113,17 +121,22 @@ class ModelCodec:
         self.usual = _usual(version)
         #: Where that is among the outputs; None for everything.
         self.places = None if self.usual is None else tuple(map(version.outputs.index, self.usual))
-        self.template = _template(version, self.prefix, self.usual or version.outputs)
+        #: The answers to one row and to several, with places for the id and for each output; empty
+        #: where an output is no array.
+        self.dense = _dense(version, self.usual or version.outputs)
+        self.row = self.block = b""
+        if self.dense:
+            self.row, self.block = (_template(self.prefix, self.dense, rows) for rows in (1, None))
         kind = next(iter(version.inputs.values()))
         numbers = len(version.inputs) == 1 and isinstance(kind, Vector) and kind.dtype in FLOATS
         numbers = numbers and is_dense(kind) and all(map(is_dense, version.kinds.values()))
         self.quick_type = self.inputs[0].datatype if numbers else ""
         self.quick_width = kind.width if isinstance(kind, Vector) else 0
-        #: What reads a row that comes as columns; None where there is none.
-        reader = RowDecoder(version.inputs if self.template else {})
-        self.rows = reader or None
         #: Which arrays go to the plan's entry.
         self.direct = DirectInputs(version)
+        #: What reads rows that come as columns; None where there is none.
+        reader = RowDecoder(version, version.inputs if self.dense else {}, self.direct)
+        self.rows = reader or None
         #: The headers that say which plan answers; made for the first answer in binary.
         self.origin: tuple[tuple[str, str], ...] = ()
         #: The codecs of gRPC, made for the first call.
@@ -149,27 +162,16 @@ class ModelCodec:
     # --- requests ----------------------------------------------------------------------------
 
     def quick(self, request: Request) -> tuple[Batch, str | None] | None:
-        """The row or block and the id of a request without options; None for others."""
-        if self.rows is None:
-            return self._numbers(request.body)
-        decoded = self.rows.read(request.body)
-        return None if decoded is None else (self._batch(decoded[0]), decoded[1])
-
-    def _batch(self, data: object) -> Batch:
+        """The rows and the id of a request without options; None for others."""
+        if self.rows is not None:
+            return self.rows.read(request.body)
         try:
-            return self.version.reader.read(data)
-        except Exception:
-            self.version.refused(data)
-            raise
-
-    def _numbers(self, body: bytes | memoryview) -> tuple[Batch, str | None] | None:
-        try:
-            asked = _quick.decode(body)
+            asked = _quick.decode(request.body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return None  # the long way says what is wrong, if anything is
-        if len(asked.inputs) != 1 or asked.parameters or asked.outputs is not None:
+        if asked.parameters or asked.outputs is not None:
             return None
-        item = asked.inputs[0]
+        (item,) = asked.inputs
         if item.datatype != self.quick_type or item.parameters:
             return None
         batch = self.numbers(item.shape, item.data)  # msgspec has looked at every value
@@ -256,7 +258,12 @@ class ModelCodec:
             shape = [len(body) // size, *spec.shape[1:]]
             array = codec_binary.values(view, spec.datatype, shape, spec.name)
         data = call_data(self.version.inputs, [RequestTensor(spec.name, spec.datatype, array)])
-        return self.call(self._batch(data).as_block, NOTHING)
+        try:
+            batch = self.version.reader.read(data)
+        except Exception:
+            self.version.refused(data)
+            raise
+        return self.call(batch.as_block, NOTHING)
 
     def call(self, batch: Batch, wished: ResponseOptions) -> InferCall:
         """The call for a batch."""
@@ -278,24 +285,51 @@ class ModelCodec:
 
     # --- responses ---------------------------------------------------------------------------
 
-    def encode_row(self, answers: tuple[Any, ...], name: str | None) -> bytes:
+    def answered(
+        self, request: Request, batch: Batch, answers: Outputs, name: str | None
+    ) -> Response:
+        """The answer to a request without options, which is counted."""
+        text = (self.encode_row if batch.single else self.encode_block)(answers, name)
+        if not text:
+            text = self.encode(self.told(answers), ResponseOptions(id=name)).body
+        self.counts.done(batch.rows, perf_counter() - request.started)
+        return Response(text, 200, self.content_type)
+
+    def encode_row(self, answers: Outputs, name: str | None) -> bytes:
         """The answer to one row: the bytes that are known before, with the values in between."""
         values = [b"" if name is None else b',"id":' + encode(name)]
         if self.places is not None:
             answers = tuple(answers[index] for index in self.places)
         # Vectors are arrays, anything else is a value of Python's.
-        values += (encode(v.tolist() if type(v) is _ARRAY else v) for v in answers)
-        return self.template % tuple(values)
+        values += [encode(v.tolist() if type(v) is _ARRAY else v) for v in answers]
+        return self.row % tuple(values)
+
+    def encode_block(self, answers: Outputs, name: str | None) -> bytes:
+        """The answer to some rows; empty where an output is not as the program says."""
+        if not self.block:
+            return b""
+        if self.places is not None:
+            answers = tuple(answers[index] for index in self.places)
+        values: list[Any] = [b"" if name is None else b',"id":' + encode(name)]
+        for value, (_, _, dtype, sizes) in zip(answers, self.dense):  # noqa: B905 (it is hot)
+            if type(value) is not _ARRAY or value.dtype != dtype or value.shape[1:] != sizes:
+                return b""
+            few = value.size < LEAST_NUMBERS
+            text = encode(value.ravel().tolist()) if few else encoded_values(value)
+            values += (len(value), text if sizes else text[1:-1])
+        return self.block % tuple(values)
 
     def as_block(self, answers: tuple[Any, ...]) -> tuple[Any, ...]:
         """The outputs for one row as those for a block of it."""
         kinds = self.version.kinds.values()
         return tuple(_block(kind, value) for kind, value in zip(kinds, answers, strict=True))
 
-    def told(self, answers: tuple[Any, ...]) -> dict[str, Any]:
-        """The outputs that are answered to those who name none, of all of them."""
+    def told(self, answers: Outputs, wished: ResponseOptions = NOTHING) -> dict[str, Any]:
+        """The outputs by name: those that are answered to who names none, else all."""
         values = dict(zip(self.version.outputs, answers, strict=True))
-        return values if self.usual is None else {name: values[name] for name in self.usual}
+        if self.usual is None or wished.outputs is not None:
+            return values
+        return {name: values[name] for name in self.usual}
 
     def encode(self, answers: Mapping[str, Any], wished: ResponseOptions) -> Response:
         """The answer to a block of rows."""
@@ -430,14 +464,24 @@ def _array(value: Any) -> NDArray[Any]:
     return objects([encode(words).decode() for words in value], [len(value)])
 
 
-def _template(version: ModelVersion, prefix: bytes, names: Sequence[str]) -> bytes:
-    """The answer to one row with places for the id and each of these outputs."""
+def _dense(version: ModelVersion, names: Sequence[str]) -> list[DenseOutput]:
+    """The form of these outputs; nothing if one is no array."""
+    if not all(is_dense(version.kinds[name]) for name in names):
+        return []
+    found = specs({name: version.kinds[name] for name in names}, inputs=False)
+    return [
+        (each.name, each.datatype, DTYPES.get(each.datatype, _OBJECT), each.shape[1:])
+        for each in found
+    ]
+
+
+def _template(prefix: bytes, outputs: Sequence[DenseOutput], rows: int | None) -> bytes:
+    """The answer with places for the id, each output and, if it is not known, its rows."""
     tensors = []
-    for name in names:
-        kind = version.kinds[name]
-        if not is_dense(kind):
-            return b""  # such answers do not go this way
-        (spec,) = specs({name: kind}, inputs=False)
-        head = tensor_head(name, spec.datatype, [1, *spec.shape[1:]]).replace(b"%", b"%%")
-        tensors.append(head + (b',"data":%b}' if isinstance(kind, Vector) else b',"data":[%b]}'))
+    for name, datatype, _, sizes in outputs:
+        head = tensor_head(name, datatype, [rows or 0, *sizes]).replace(b"%", b"%%")
+        if rows is None:
+            before, _, after = head.rpartition(b"[0")
+            head = before + b"[%d" + after
+        tensors.append(head + (b',"data":%b}' if sizes else b',"data":[%b]}'))
     return prefix.replace(b"%", b"%%") + b'%b,"outputs":[' + b",".join(tensors) + b"]}"

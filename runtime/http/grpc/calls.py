@@ -10,13 +10,13 @@ import msgspec
 
 from runtime.errors import UnknownEndpoint
 from runtime.http.answer import health, models, plain_json
-from runtime.http.answer.experiments import following
+from runtime.http.answer.experiments import by_route
 from runtime.http.answer.inference import infer_by
 from runtime.http.codec.array_pieces import LARGE
 from runtime.http.codec.number_arrays import LEAST_BYTES
 from runtime.http.grpc import message_codec, schemas
 from runtime.http.grpc.message_codec import REQUEST, InferMessage, field
-from runtime.http.routes import Handler, HandlerContext, HttpRoute, by_route
+from runtime.http.routes import Handler, HandlerContext, HttpRoute
 from runtime.http.watch import telemetry
 from runtime.http.wire.messages import GRPC, GRPC_METHOD, Answer, MessageSeries, Request, Response
 from runtime.http.wire.problems import HttpError
@@ -117,8 +117,8 @@ def _rows(service: HandlerContext, request: Request) -> object:
 #: The tag of the field `model_name`, with which messages begin.
 _NAME = 10
 _beginnings = message_codec.Beginnings()
-_answered = by_route(_by_codec, following(_by_codec, _rows))
-_plain = by_route(plain_json.predict, following(plain_json.predict, plain_json.rows))
+_answered = by_route(_by_codec, _rows)
+_plain = by_route(plain_json.predict, plain_json.rows)
 
 
 def _infer(service: HandlerContext, request: Request) -> Answer:

@@ -149,7 +149,7 @@ class MessageCodec(ModelCodec):
 
     def __init__(self, front: ModelCodec, *, raw: bool) -> None:
         super().__init__(front.version)
-        self.counts, self.rows, self._raw_inputs = front.counts, None, raw
+        self.counts, self.rows, self._raw_inputs, self.block = front.counts, None, raw, b""
         version = front.version
         self._begin = field(1, version.name.encode()) + field(2, version.version.encode())
         names = self.usual or tuple(version.kinds)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from runtime.http.codec.typed_json import body_of, json
+from runtime.http.codec.bodies import body_of, json
 from runtime.http.guard.guards import Sender, TokenFile
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Request, Response

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from math import ceil, inf
 from pathlib import Path
 from time import monotonic
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from flour.core.errors import ParameterError
 from runtime.http.wire.interfaces import Need
-from runtime.http.wire.messages import Request, Response
+from runtime.http.wire.messages import GRPC_METHOD, Request, Response
 from runtime.http.wire.problems import log, refusal
 
 _SOON = (("Retry-After", "1"),)
@@ -251,6 +251,62 @@ class AtOnce:
 
 #: Most clients that are tracked; beyond it the least recently seen one is forgotten.
 _CLIENTS = 10_000
+
+
+DAY = 86400.0
+#: Most bodies of a client that are remembered; the least recently seen are forgotten.
+_BODIES = 4096
+
+
+class _Spent:
+    """Questions of a client since its day began."""
+
+    __slots__ = ("began", "left", "seen")
+
+    def __init__(self, left: int, began: float) -> None:
+        self.left, self.began, self.seen = left, began, OrderedDict[bytes, None]()
+
+
+class Budget:
+    """A budget of questions by client: what it may learn of a model in a day.
+
+    A model can be copied by asking it much and differently. So bodies that a client has not sent
+    before are counted by their bytes, and refused beyond a budget; the same question again costs
+    nothing, as its answer is known. This slows copying down, and does not prevent it: several
+    clients have several budgets, a client without a token is an address, and each process counts
+    for itself.
+    """
+
+    def __init__(
+        self, who: Callable[[Request], Sender], most: int, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._who, self._most, self._clock = who, most, clock
+        self._clients: OrderedDict[Sender, _Spent] = OrderedDict()
+
+    def __call__(self, request: Request) -> Response | None:
+        """Refuse a body that is beyond the budget, with the seconds until it begins anew."""
+        if request.method not in {"POST", GRPC_METHOD} or not request.body:
+            return None
+        client, now = self._who(request), self._clock()
+        spent = self._clients.pop(client, None)
+        if spent is None or now - spent.began >= DAY:
+            spent = _Spent(self._most, now)
+        self._clients[client] = spent
+        if len(self._clients) > _CLIENTS:
+            self._clients.popitem(last=False)
+        digest = blake2b(request.body, digest_size=8).digest()
+        if digest in spent.seen:
+            spent.seen.move_to_end(digest)
+            return None
+        if spent.left < len(request.body):
+            wait = ceil(spent.began + DAY - now)
+            message = "this client's budget of new questions is used up for today"
+            return refusal(message, 429, (("Retry-After", str(max(1, wait))),))
+        spent.left -= len(request.body)
+        spent.seen[digest] = None
+        if len(spent.seen) > _BODIES:
+            spent.seen.popitem(last=False)
+        return None
 
 
 class Crowd:

@@ -14,8 +14,7 @@ from typing import TextIO
 import msgspec
 
 from flour.core.request_ids import CURRENT
-from runtime.http.codec.bodies import LogLevel
-from runtime.http.codec.typed_json import body_of, json
+from runtime.http.codec.bodies import LogLevel, body_of, json
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.settings import LOG_LEVELS, ServerSettings

@@ -11,6 +11,7 @@ from pathlib import Path
 from flour.core.errors import ParameterError
 from objectstore.atomic import unwritable
 from runtime.http.guard.clients import sender
+from runtime.http.guard.guards import TokenFile
 from runtime.http.routes import HandlerContext
 from runtime.http.watch import logs
 from runtime.http.watch.access_log import STANDARD_ERROR, AccessLog, open_target
@@ -19,9 +20,19 @@ from runtime.http.watch.metrics import Metrics
 from runtime.http.wire.messages import Request
 from runtime.http.wire.problems import log
 from runtime.http.wire.settings import ServerSettings
+from runtime.http.wire.tls import TlsFiles
 
 
 def check(settings: ServerSettings) -> None:
+    """Raise if a file or a package that these settings need is not there; models load for long."""
+    if settings.tokens:
+        TokenFile(settings.tokens)
+    if settings.tls_cert:
+        TlsFiles(settings)
+    _check_targets(settings)
+
+
+def _check_targets(settings: ServerSettings) -> None:
     """Raise if what is to be written cannot be, or the package for tracing is missing."""
     if settings.answers:
         folder = Path(settings.answers)
@@ -48,7 +59,7 @@ def check(settings: ServerSettings) -> None:
 def attach(service: HandlerContext) -> None:
     """Attach the observers that the settings enable."""
     settings = service.settings
-    check(settings)
+    _check_targets(settings)
     logs.configure(settings)
     if settings.metrics:
         service.metrics = Metrics(service)

@@ -27,10 +27,6 @@ from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.settings import ServerSettings
 from runtime.http.wire.tls import names_of
 
-_METHODS = {
-    each.encode(): each
-    for each in ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
-}
 #: How a handshake of TLS begins.
 _TLS_RECORD = b"\x16\x03"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -146,7 +142,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._mute:
             return
         if not self._length or self._place is not None:
-            self._note_times()
+            before, self._now = self._now, perf_counter()
+            if self._server.lag.behind:
+                self._note_times(before)
+            else:
+                self._since = self._now
         out: list[bytes] = []
         self._out, self._fed = out, nbytes
         if self._length:
@@ -165,22 +165,18 @@ class Connection(asyncio.BufferedProtocol):
         if self._full:
             self._give_way()
 
-    def _note_times(self) -> None:
-        """Note when bytes were read, and when they may have come."""
-        before, self._now = self._now, perf_counter()
+    def _note_times(self, before: float) -> None:
+        """Note when bytes may have come, as the loop is behind; the last ones were read before."""
         lag = self._server.lag
-        if lag.behind:
-            since = lag.since(self._now, self._loop)
-            # After a full read in this round, these bytes came with the ones before; on a new
-            # connection, before it was accepted, unless the loop waited for them.
-            again = self._full and before >= lag.began
-            if not again and (self._asked or lag.idle > before):
-                self._since = max(since, before)
-            if self._length <= _LONG:
-                began = max(self._since, before) if self._asked else self._since
-                self._waited += self._now - began
-        else:
-            self._since = self._now
+        since = lag.since(self._now, self._loop)
+        # After a full read in this round, these bytes came with the ones before; on a new
+        # connection, before it was accepted, unless the loop waited for them.
+        again = self._full and before >= lag.began
+        if not again and (self._asked or lag.idle > before):
+            self._since = max(since, before)
+        if self._length <= _LONG:
+            began = max(self._since, before) if self._asked else self._since
+            self._waited += self._now - began
 
     def _give_way(self) -> None:
         """Let others be read, after some time of work on what filled the memory each time."""
@@ -191,10 +187,23 @@ class Connection(asyncio.BufferedProtocol):
             self._server.turns.wait(self._loop, self._settle)
 
     def _parse(self, data: bytes) -> None:
+        if self._state is IDLE:
+            known = self._server.known.get(data[: data.find(b"\r\n\r\n") + 4])
+            waited = self._now - self._since
+            late = waited > 0 and self._app.is_late(waited, None)
+            if known is not None and known.size == len(data) and not late:  # it needs no parser
+                self._asked, self._started, self._waited = True, self._now, waited
+                request = Request(*known[2:], data[known.end :], self._now - waited)
+                request.plain, request.peer, request.waited = True, self._peer, waited
+                request.certified = self._certified
+                self._answer(request, keep=True)
+                return
         self._began, pieces = False, len(self._body)
         self._data, self._at = self._part + data if self._part else data, 0
         if self._state is BODY:
-            self._at = self._body_left()
+            names = self._spelling  # which say where the next request begins, or do not
+            length = names.length if names.encoding is None else None
+            self._at = -1 if length is None else int(self._headers[length]) - self._size
         elif len(data) > FEW_BYTES and crowded(self._data):
             self._refuse(problems.HEADER_TOO_LARGE)
             return
@@ -341,13 +350,6 @@ class Connection(asyncio.BufferedProtocol):
             length = 0 if names.length is None else int(headers[names.length])
             self._at = -1 if names.encoding is not None or end < 0 else end + 4 + length
 
-    def _body_left(self) -> int:
-        """Where the next request begins in what has just come; -1 if that is not known."""
-        names = self._spelling
-        if names.encoding is not None or names.length is None:
-            return -1
-        return int(self._headers[names.length]) - self._size
-
     def on_message_complete(self) -> None:
         """A whole request."""
         body, parser, names = self._body, self._parser, self._spelling
@@ -367,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
         body.clear()
         path, query = self._where()
         request = Request(
-            _METHODS.get(parser.get_method(), ""),
+            parser.get_method().decode(),
             path,
             query,
             self._headers,
@@ -377,19 +379,15 @@ class Connection(asyncio.BufferedProtocol):
         )
         request.plain, request.peer, request.waited = names.plain, self._peer, self._waited
         request.late, request.certified = self._late, self._certified
-        if names.request is not None:
-            request.named = self._headers[names.request]
+        request.named = None if names.request is None else self._headers[names.request]
         self._target.clear()
         if len(whole) > self._app.settings.max_body:  # it came in chunks
             self._stop(too_large(self._app.settings, len(whole)))
         keep = parser.should_keep_alive() and not parser.should_upgrade()
-        self._state = IDLE
-        if not keep:
-            self._mute = True
-        if self._busy or self._paused:
-            self._line.append((request, keep))
-        else:
-            self._answer(request, keep=keep)
+        self._state, self._mute = IDLE, self._mute or not keep
+        if keep and names.common and self._at == len(self._data) and not self._late:
+            self._server.known.keep(self._data, request)
+        self._answer(request, keep=keep)
 
     def _will_be_late(self) -> bool:
         """True if the request that has begun to come will be refused."""
@@ -414,6 +412,10 @@ class Connection(asyncio.BufferedProtocol):
     # --- answering ---------------------------------------------------------------------------
 
     def _answer(self, request: Request, *, keep: bool) -> None:
+        """Answer a request, after those that came before it."""
+        if self._busy or self._paused:
+            self._line.append((request, keep))
+            return
         if not keep:
             self._close = True
         response = self._app.respond(request)
@@ -464,7 +466,7 @@ class Connection(asyncio.BufferedProtocol):
     def _flush(self, out: list[bytes]) -> None:
         """Write answers that were collected to be sent together."""
         if out and not self._transport.is_closing():
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            self._transport.write(b"".join(out))
         out.clear()
 
     def _write(self, data: bytes) -> None:

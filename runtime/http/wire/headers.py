@@ -1,8 +1,9 @@
 """Headers of requests as received, and the heads of responses.
 
 Most requests of a client have the same header names in the same order, and few names matter for
-handling a request. So the names are analysed once for each spelling, and cached. Most responses of
-a second differ in their length only, so their heads are made once a second.
+handling a request. So the names are analysed once for each spelling, and cached. Many have the very
+same head, byte by byte: it is parsed once. Most responses of a second differ in their length only,
+so their heads are made once a second.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import NamedTuple
 
 import httptools
 
 from flour.core.request_ids import HEADER
 from runtime.http.wire.hpack import MOST_FIELDS, encoded
-from runtime.http.wire.messages import HEADER_LENGTH, JSON, TIMEOUT_HEADER, Response
+from runtime.http.wire.messages import HEADER_LENGTH, JSON, TIMEOUT_HEADER, Request, Response
 from runtime.http.wire.problems import LATE, refusal
 
 #: Headers that change how a request's body is read, or how soon it has to be answered.
@@ -24,8 +26,15 @@ _TELLING = {b"content-encoding", HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()
 #: Headers that say where a request ends, whom it is for and whose it is: twice, they could say two
 #: things.
 _FRAMING = (b"host", b"content-length", b"transfer-encoding", b"authorization")
+#: Headers that clients send alike each time, and that may be kept: no secrets, no ids.
+_COMMON = frozenset(
+    b"accept accept-encoding accept-language connection content-length content-type host"
+    b" user-agent".split()
+)
 #: Most spellings in the cache, which is cleared when full, and most headers of one.
 _SPELLINGS, _MOST = 1024, 64
+#: Most heads that are kept, and most bytes of one.
+_HEADS, _LONGEST = 2048, 512
 #: Most blocks of headers that are kept for a second.
 _BLOCKS = 256
 
@@ -49,6 +58,8 @@ class Spelling(NamedTuple):
     """That of the header with the request's id: x-request-id, or else traceparent."""
     repeated: str
     """A header that came twice, in different spellings, and may come once only."""
+    common: bool
+    """True if requests with the same head may come again."""
 
 
 _cache: dict[tuple[bytes, ...], Spelling] = {}
@@ -73,12 +84,41 @@ def _analyse(key: tuple[bytes, ...]) -> Spelling:
         spelled.get(TIMEOUT_HEADER.encode()),
         spelled.get(HEADER.encode(), spelled.get(b"traceparent")),
         next((name.decode() for name in _FRAMING if lower.count(name) > 1), ""),
+        _COMMON.issuperset(lower),
     )
     if len(key) <= _MOST:
         if len(_cache) >= _SPELLINGS:
             _cache.clear()
         _cache[key] = entry
     return entry
+
+
+class KnownHead(NamedTuple):
+    """The head of a request that was read by the parser: the same bytes mean the same again."""
+
+    end: int
+    """The number of its bytes; the body begins there."""
+    size: int
+    """The number of bytes of the whole request."""
+    method: str
+    path: str
+    query: str
+    headers: Mapping[bytes, bytes]
+
+
+class KnownHeads(dict[bytes, KnownHead]):
+    """Heads of a server's requests by their bytes."""
+
+    def keep(self, data: bytes, request: Request) -> None:
+        """Keep the head of a request whose bytes are exactly these, if it is a short one."""
+        end = len(data) - len(request.body)
+        usual = data[: data.find(b"\r\n")].endswith(b" HTTP/1.1")
+        if usual and end <= _LONGEST and data.find(b"\r\n\r\n") + 4 == end:
+            if len(self) >= _HEADS:
+                self.clear()
+            headers = MappingProxyType(request.headers)
+            address = request.method, request.path, request.query
+            self[data[:end]] = KnownHead(end, len(data), *address, headers)
 
 
 def repeated(head: bytes) -> str:

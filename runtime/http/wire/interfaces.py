@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from flour.data.batch import Batch
-from runtime.http.wire.headers import Heads
+from runtime.http.wire.headers import Heads, KnownHeads
 from runtime.http.wire.lag import Lag
 from runtime.http.wire.loop_fairness import ReadTurns
 from runtime.http.wire.messages import Answer, Request, Response
@@ -146,6 +146,7 @@ class Listener(Protocol):
     heads: Heads
     turns: ReadTurns
     paths: dict[bytes, tuple[str, str]]
+    known: KnownHeads
     memory: memoryview
 
     def path(self, target: bytes) -> tuple[str, str]:

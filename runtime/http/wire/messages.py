@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flour.core.request_ids import id_of
@@ -40,21 +41,27 @@ class Addressed(Protocol):
 class Request:
     """One request, complete. Header names are in lower case."""
 
-    __slots__ = (
-        *(
-            "_headers",
-            "_id",
-            "_names",
-            "body",
-            "certified",
-            "ended",
-            "front",
-            "late",
-            "message",
-            "method",
-        ),
-        *("named", "params", "path", "peer", "plain", "query", "started", "trace", "waited"),
-    )
+    #: Seconds for which its bytes lay in the system's buffers, as the event loop was busy.
+    waited = 0.0
+    #: True if that is so long that it is refused.
+    late = False
+    #: The value of the header with its id, see `id`.
+    named: bytes | None = None
+    _id = ""
+    #: The address of the client; empty where it has none.
+    peer = ""
+    #: The names in the certificate of the client, which an authority of the server vouches for.
+    certified: tuple[str, ...] = ()
+    #: The values of the path's variables, by the names of the route's pattern.
+    params: Mapping[str, str] = MappingProxyType({})
+    #: The codec of the version that it went to, for observers; None before it is known.
+    front: Addressed | None = None
+    #: The message that the body is, where it is one of gRPC and was read.
+    message: Any = None
+    #: Called once when there is an answer that was awaited, or the client has given up.
+    ended: Callable[[object], None] | None = None
+    #: Its trace, if it is traced.
+    trace: Any = None
 
     def __init__(
         self,
@@ -70,30 +77,9 @@ class Request:
         self.method, self.path, self.query = method, path, query
         self._headers, self._names, self.body = headers, names, body
         #: True if no header changes how the body is read, or how soon it has to be answered.
-        self.plain = False
+        self.plain = not headers
         #: By `time.perf_counter`: when it had arrived, which may be long before it was read.
         self.started = started or perf_counter()
-        #: Seconds for which its bytes lay in the system's buffers, as the event loop was busy.
-        self.waited = 0.0
-        #: True if that is so long that it is refused.
-        self.late = False
-        #: The value of the header with its id, see `id`.
-        self.named: bytes | None = None
-        self._id = ""
-        #: The address of the client; empty where it has none.
-        self.peer = ""
-        #: The names in the certificate of the client, which an authority of the server vouches for.
-        self.certified: tuple[str, ...] = ()
-        #: The values of the path's variables, by the names of the route's pattern.
-        self.params: Mapping[str, str] = {}
-        #: The codec of the version that it went to, for observers; None before it is known.
-        self.front: Addressed | None = None
-        #: The message that the body is, where it is one of gRPC and was read.
-        self.message: Any = None
-        #: Called once when there is an answer that was awaited, or the client has given up.
-        self.ended: Callable[[object], None] | None = None
-        #: Its trace, if it is traced.
-        self.trace: Any = None
 
     @property
     def headers(self) -> Mapping[bytes, bytes]:

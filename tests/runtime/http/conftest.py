@@ -107,3 +107,11 @@ def tensor(name: str, datatype: str, shape: list[int], data: Any, **known: Any) 
 
 def outputs(body: Any) -> dict[str, Any]:
     return {each["name"]: each for each in body["outputs"]}
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    """A runtime with one small model, for a server with settings of its own."""
+    with Runtime(executors=1) as made:
+        made.register("shift", shift(2.0))
+        yield made

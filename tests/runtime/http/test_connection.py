@@ -8,7 +8,6 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import pairwise
@@ -31,7 +30,6 @@ from tests.house import until
 from tests.runtime.http.answering import Passing
 from tests.runtime.http.client import Client, replies
 from tests.runtime.http.conftest import House
-from tests.runtime.plans import shift
 
 BODY = b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP64", "data": [1, 2, 3, %d]}]}'
 
@@ -297,13 +295,6 @@ class Slow(Passing):
 
         threading.Thread(target=work, daemon=True).start()
         return future
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime(executors=1) as made:
-        made.register("shift", shift(2.0))
-        yield made
 
 
 def serving(runtime: Runtime, slow: Slow | None = None, **known: Any) -> Server:

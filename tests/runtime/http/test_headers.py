@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 
 import pytest
@@ -20,7 +20,6 @@ from tests.house import until
 from tests.runtime.http.client import Client, replies
 from tests.runtime.http.conftest import House
 from tests.runtime.http.test_connection import infer, top
-from tests.runtime.plans import shift
 
 CHUNKED = b"POST /v2 HTTP/1.1\r\nhost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -100,13 +99,6 @@ def test_headers_that_come_in_two_pieces_are_counted_together(house: House) -> N
 
 
 # --- what takes long -----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime(executors=1) as made:
-        made.register("shift", shift(2.0))
-        yield made
 
 
 def test_stop_does_not_wait_for_handlers_in_threads_for_ever(runtime: Runtime) -> None:

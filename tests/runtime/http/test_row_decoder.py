@@ -119,6 +119,14 @@ def test_columns_of_one_row(ask: Ask, row: dict[str, Any], shape: list[int], nam
 
 
 @LIMITS
+@given(st.lists(ROWS, min_size=2, max_size=4), st.sampled_from(["mixed", "some"]))
+def test_columns_of_several_rows(ask: Ask, rows: list[dict[str, Any]], name: str) -> None:
+    items = [tensor(each, KINDS[each], [len(rows)], [row[each] for row in rows]) for each in KINDS]
+    path, body = f"/v2/models/{name}/infer", {"inputs": items, "id": "7"}
+    same(ask(path, body), ask(path, body | {"parameters": {"nobody": "cares"}}))
+
+
+@LIMITS
 @given(ROWS, st.sampled_from(["mixed", "some"]))
 def test_plain_rows(ask: Ask, row: dict[str, Any], name: str) -> None:
     quick = ask(f"/predict/{name}", row)
@@ -183,6 +191,11 @@ def test_numbers_and_several_inputs(ask: Ask) -> None:
     [
         ("/v2/models/mixed/infer", {"inputs": inputs(FULL, [1])}),
         ("/v2/models/some/infer", {"inputs": inputs(FULL | {"income": None}, [1, 1])}),
+        (
+            "/v2/models/sum/infer",
+            {"inputs": [tensor(each, "FP64", [2, 1], [1, 2.5]) for each in ("left", "right")]},
+        ),
+        ("/v2/models/iris/infer", {"inputs": [tensor("x", "FP64", [9, 4], [0.5] * 36)]}),
         ("/v2/models/text/infer", {"inputs": [tensor("x", "BYTES", [1], ["word001"])]}),
         ("/predict/mixed", FULL),
         ("/predict/text", "word001"),
@@ -198,6 +211,7 @@ def test_rows_do_go_the_short_way(
 
     monkeypatch.setattr(ModelCodec, "decode", long_way)
     monkeypatch.setattr(ModelCodec, "call", long_way)
+    monkeypatch.setattr(ModelCodec, "encode", long_way)
     for _ in range(5):
         assert ask(path, body).status == 200
 

@@ -26,11 +26,11 @@ from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.errors import BadRegistration
 from runtime.http import Server, ServerSettings
-from runtime.http.assembly import check
 from runtime.http.routes import HttpRoute
 from runtime.http.server import ServerError, listen
 from runtime.http.watch.logs import LogLines
 from runtime.http.watch.metrics_energy import Packages
+from runtime.http.watch.telemetry import check
 from runtime.http.wire.interfaces import ModelState
 from runtime.http.wire.messages import Request, Response
 from runtime.service.answerers import InferCall

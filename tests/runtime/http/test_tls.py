@@ -21,7 +21,7 @@ import pytest
 from flour.core.errors import ParameterError
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.assembly import check
+from runtime.http.watch.telemetry import check
 from runtime.http.wire import tls as tls_module
 from runtime.http.wire.messages import Request
 from runtime.http.wire.tls import TlsFiles
