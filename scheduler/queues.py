@@ -57,8 +57,8 @@ class RunningJob:
 
     __slots__ = (
         *("ahead", "answers", "arrival", "charge", "credit", "cursor", "end", "job", "left"),
-        *("number", "open_chunks", "over", "pair", "share", "since", "started", "ticket", "turn"),
-        "value",
+        *("number", "open_chunks", "over", "pair", "share", "since", "started", "ticket"),
+        *("turn", "value"),
     )
 
     def __init__(self, job: Job, pair: QueuePair, number: int, ticket: object, now: float) -> None:
@@ -66,9 +66,7 @@ class RunningJob:
         self.job, self.pair, self.number, self.ticket = job, pair, number, ticket
         self.arrival = self.since = now  # `since`: the last time the queue served it
         self.share = job.cost / count  # the estimated cost of a chunk
-        self.ahead = (
-            0.0  # the estimated cost of the jobs of its key that were waiting when it arrived
-        )
+        self.ahead = 0.0  # the estimated cost of what its key had waiting when it arrived
         self.charge = 0.0  # the charge to its key for each chunk
         self.credit = 0.0  # how much longer it keeps its place among the jobs of its key
         self.turn = 0  # that place

@@ -356,7 +356,7 @@ def _column_types(fit: Fitted) -> list[Type] | None:
 
 def original(model: bytes) -> Callable[[Any], dict[str, Any]]:
     """CatBoost's own answers, for verification."""
-    import catboost  # type: ignore[import-not-found]  # no dependency of ours
+    import catboost
 
     loss = parse(model).loss
     kind = catboost.CatBoostClassifier if loss in _CLASSES else catboost.CatBoostRegressor

@@ -148,9 +148,8 @@ class Repository(Closing):
         self._held: set[str] = set()
         self._working = threading.RLock()  # one change at a time
         self._table = threading.Lock()  # of the entries, as `index` reads them
-        self._stop = threading.Event()
+        self._stop, self._look_seconds = threading.Event(), 0.0  # that the last look took
         self._watcher: threading.Thread | None = None
-        self._look_seconds = 0.0  # that the last look took
 
     @property
     def staging(self) -> Path:

@@ -79,9 +79,7 @@ class EngineCounts:
 class Learned:
     """Knowledge about a version's calls."""
 
-    __slots__ = (
-        *("decided", "decision", "entry_work", "inline_ok", "native", "nonblocking", "row_work"),
-    )
+    __slots__ = "decided decision entry_work inline_ok native nonblocking row_work".split()
 
     def __init__(self) -> None:
         #: Bytes that a row makes the plan touch, and its entry; None where no code says so.

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from catboost import (  # type: ignore[import-not-found]  # no dependency of ours
+from catboost import (
     CatBoostClassifier,
     CatBoostRegressor,
     Pool,

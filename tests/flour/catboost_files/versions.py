@@ -25,7 +25,7 @@ SETTINGS = {
 
 def train(folder: Path) -> None:
     """Train the models, and write them with their answers."""
-    import catboost  # type: ignore[import-not-found]  # no dependency of ours
+    import catboost
     import numpy as np
     import pandas as pd
 
