@@ -213,7 +213,7 @@ def opened(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
         ) from error
 
 
-def copied(buffer: NDArray[np.uint8]) -> layout.Container:
+def copied(buffer: NDArray[np.uint8], where: str) -> layout.Container:
     """A container in memory, whatever becomes of its file; large equal arrays are there once."""
     head = layout.head(buffer)
     if head is None or len(buffer) < COPIED_BYTES:
@@ -221,11 +221,14 @@ def copied(buffer: NDArray[np.uint8]) -> layout.Container:
     parts, start, file = dict[int, NDArray[np.uint8]](), 0, hash(head)
     for digest, offset, nbytes in layout.places(head):
         # What is out of place is left to `decode`, which says so.
-        if nbytes >= APART_BYTES and start < offset <= len(buffer) - nbytes:
-            parts[start] = _in_memory(buffer[start:offset], f"{file} {start}")
+        if nbytes >= APART_BYTES and max(start, len(head)) <= offset <= len(buffer) - nbytes:
+            if start < offset:
+                parts[start] = _in_memory(buffer[start:offset], f"{file} {start}")
             parts[offset] = _in_memory(buffer[offset : offset + nbytes], digest)
             start = offset + nbytes - (offset + nbytes) % ALIGNMENT
     parts[start] = _in_memory(buffer[start:], f"{file} {start}")
+    if parts[0][: len(head)].tobytes() != head:
+        raise ArchiveError("the file was written over while it was read", where=where)
     return layout.Copied(parts, len(buffer))
 
 

@@ -43,7 +43,7 @@ class Curve:
     __slots__ = ("_cells", "_points")
 
     def __init__(self, cells: Iterable[Cell]) -> None:
-        self._points = sorted(cells, key=_rows)
+        self._points = sorted(cells, key=lambda cell: cell.rows)
         self._cells = {int(cell.rows).bit_length(): cell for cell in self._points}
 
     @classmethod
@@ -136,10 +136,6 @@ class CostModel:
     def snapshot(self) -> dict[Hashable, dict[int, Cell]]:
         """Return all means: by key, then by the bit length of the row count."""
         return {key: dict(cells) for key, cells in tuple(self._cells.items())}
-
-
-def _rows(cell: Cell) -> float:
-    return cell.rows
 
 
 def _mean(old: Cell, rows: int, seconds: float, now: float) -> Cell:

@@ -33,6 +33,7 @@ TIMED = {
     "::test_half_of_a_deadline_is_for_the_answer": "2 ms without work",
     "tests/runtime/http/test_overload.py"
     "::test_a_deadline_counts_from_the_arrival": "2 ms without work",
+    "tests/runtime/http/test_row_decoder.py::test_rows_do_go_the_short_way": "a row's time",
     "tests/runtime/http/test_overload.py::test_the_wait_is_in_the_metrics": "2 ms without work",
     "tests/runtime/http/test_slow_clients.py::test_slow_clients_hold_nobody_up": "a percentile",
     "tests/runtime/test_done_future.py"

@@ -38,7 +38,7 @@ from flour.core.types import ANYTHING, Extent, Type, extent_of, union
 from objectstore import Blob, StoreError, Strings, combine
 
 if TYPE_CHECKING:
-    from typing import Self  # Python 3.11
+    from typing_extensions import Self  # Python 3.11 has it
 
     from flour.core.emission import Column, Emitter, Value
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from flour.language.fluent_numbers import Numbers, plain
 
 if TYPE_CHECKING:
-    from typing import Self  # Python 3.11
+    from typing_extensions import Self  # Python 3.11 has it
 
 
 class Fluent(Numbers):

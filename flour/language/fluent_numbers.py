@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
-    from typing import Self  # Python 3.11
+    from typing_extensions import Self  # Python 3.11 has it
 
 N = TypeVar("N", bound="Numbers")
 

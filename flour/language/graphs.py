@@ -255,7 +255,7 @@ class Ensemble:
 
     def model(self) -> Flow:
         """The members as one model: mean probabilities and their label, or the mean value."""
-        shared = {name for name in self._members[0].outputs if self._all_have(name)}
+        shared = set[str].intersection(*(set(flow.outputs) for flow in self._members))
         if {"label", "probabilities"} <= shared:
             shares, classes = self.mean(), _table(self._members[0]["label"])
             return outputs(label=shares.arg_max().take(classes), probabilities=shares)
@@ -266,9 +266,6 @@ class Ensemble:
             where=str(here()),
             found=f"in common: {', '.join(sorted(shared)) or 'nothing'}",
         )
-
-    def _all_have(self, name: str) -> bool:
-        return all(name in flow.outputs for flow in self._members)
 
     def vote(self) -> Flow:
         """The label that most members give; of several, the first in the order of the classes."""

@@ -16,7 +16,7 @@ from flour.core.types import Text, Type, Vector
 from flour.language.fluent import Fluent
 
 if TYPE_CHECKING:
-    from typing import Self  # Python 3.11
+    from typing_extensions import Self  # Python 3.11 has it
 
 
 class Shorthands(Fluent):

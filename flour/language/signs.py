@@ -19,7 +19,7 @@ from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.language.shorthands import Shorthands
 
 if TYPE_CHECKING:
-    from typing import Self  # Python 3.11
+    from typing_extensions import Self  # Python 3.11 has it
 
 #: The other side of an operation on a flow.
 Operand: TypeAlias = Union["Signs", ArrayLike]

@@ -74,7 +74,7 @@ def load(
     run a program from the same source.
     """
     file = opened(path)
-    buffer = file if mapped or file.nbytes > _READ_AT_MOST else copied(file)
+    buffer = file if mapped or file.nbytes > _READ_AT_MOST else copied(file, str(path))
     if trust_code:
         from oven.plans import carried
 

@@ -57,14 +57,13 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Make all checks."""
     findings = [finding for check in CHECKS for finding in _checked(check, options)]
     rows = [(each.state, each.check, each.found) for each in findings]
-    advice = [f"{each.check}: {each.advice}" for each in findings if each.advice]
+    advice = [f"  {each.check}: {each.advice}" for each in findings if each.advice]
     text = table(("state", "check", "found"), rows)
-    out.result([each._asdict() for each in findings], "\n".join([text, *_section(advice)]))
+    out.result(
+        [each._asdict() for each in findings],
+        "\n".join([text, *(advice and ["", "advice:", *advice])]),
+    )
     return Exit.REFUSED if any(each.state == "bad" for each in findings) else Exit.OK
-
-
-def _section(advice: list[str]) -> list[str]:
-    return ["", "advice:", *(f"  {line}" for line in advice)] if advice else []
 
 
 def _checked(check: Check, options: argparse.Namespace) -> Iterator[Finding]:

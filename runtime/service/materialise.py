@@ -208,12 +208,9 @@ class Materialiser:
         for building in tuple(self._building):
             building.result(timeout)
 
-    def _is_shared(self, item: Node) -> bool:
-        return self._nodes.get(item.digest, 0) > 1
-
     def _build(self, version: ModelVersion, plan: Plan, seconds: float) -> None:
         start = time.thread_time()
-        parts = cut(plan.flow, self._is_shared)
+        parts = cut(plan.flow, lambda item: self._nodes.get(item.digest, 0) > 1)
         if parts is None:
             return
         try:

@@ -89,7 +89,7 @@ def freeze(value: object) -> None:
 def key_of(block: object) -> Hashable | None:
     """A key that equal blocks have in common; None for blocks that are not looked at."""
     if isinstance(block, np.ndarray):
-        if block.dtype.kind not in "biuf" or len(block) > _MOST_ROWS:
+        if block.dtype.kind not in "biuf" or not block.ndim or len(block) > _MOST_ROWS:
             return None
         return (block.dtype.str, block.shape, _short(block.tobytes()))
     if isinstance(block, Mapping):

@@ -79,7 +79,9 @@ class EngineCounts:
 class Learned:
     """Knowledge about a version's calls."""
 
-    __slots__ = "decided decision entry_work inline_ok native nonblocking row_work".split()
+    __slots__ = (
+        *("decided", "decision", "entry_work", "inline_ok", "native", "nonblocking", "row_work"),
+    )
 
     def __init__(self) -> None:
         #: Bytes that a row makes the plan touch, and its entry; None where no code says so.

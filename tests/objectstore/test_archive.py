@@ -139,8 +139,8 @@ def test_copied_containers_share_equal_arrays_and_outlive_their_files(tmp_path: 
     lying.write_bytes(data)
     gc.collect()
     # The digests that the first one states are not believed by the others.
-    containers = [archives.copied(opened(path)) for path in (lying, first, second)]
-    again = archives.copied(opened(first))
+    containers = [archives.copied(opened(path), "a file") for path in (lying, first, second)]
+    again = archives.copied(opened(first), "a file")
     assert np.shares_memory(again[:1], containers[1][:1])
     assert not np.shares_memory(again[:1], containers[2][:1])
     for path in (lying, first, second):
@@ -161,6 +161,27 @@ def test_copied_containers_share_equal_arrays_and_outlive_their_files(tmp_path: 
         wrong.load(Blob.of(large).digest)
     for container in containers[1:]:
         Archive(container, "there").verify()
+
+
+def test_arrays_side_by_side_are_shared(tmp_path: Path) -> None:
+    blobs, made = [Blob.of(np.full(4096, float(number))) for number in range(10)], []
+    for own in (1.0, 2.0):
+        archives.write(tmp_path / "a", {}, _by_digest(*blobs, Blob.of([own])))
+        made.append(archives.copied(opened(tmp_path / "a"), "a file"))
+    one, other = (
+        {n: a[at : at + size] for n, at, size in layout.places(layout.head(a) or b"")} for a in made
+    )
+    assert all(np.shares_memory(one[blob.digest], other[blob.digest]) for blob in blobs)
+
+
+@pytest.mark.parametrize("offset", [65, 100, 128, 168])
+def test_places_in_the_head_are_refused_in_copies_too(offset: int) -> None:
+    data = bytearray(_bytes({}, Blob.of(np.arange(30_000.0))))
+    struct.pack_into("<QQ", data, 64 + 24, offset, len(data) - offset)
+    data[40:56] = bytes(16)
+    data[40:56] = bytes.fromhex(combine(bytes(data[:64]), bytes(data[64:offset]), b"{}"))
+    with pytest.raises(ArchiveError):
+        Archive(archives.copied(np.frombuffer(data, np.uint8), "a file"), "there")
 
 
 def test_a_parameter_this_process_has_is_not_loaded_again() -> None:

@@ -19,10 +19,6 @@ from flour.ops.trees.walk import LEFT, ZERO, ZEROS
 _LEQ, _LT, _MEMBER = 0, 1, 6
 
 
-def _refused(item: Node, what: str) -> UnsupportedSetting:
-    return UnsupportedSetting(f"{item.op.name} with {what} has no ONNX form", where=item.op.name)
-
-
 @form("Trees")
 def _trees(out: Export, item: Node, x: str) -> str:
     op: Any = item.op
@@ -54,7 +50,8 @@ def _linear_trees(out: Export, item: Node, x: str) -> str:
     assert isinstance(kind, Vector), "checked by the operator"
     count = len(op.value.array)
     if count * kind.width > _MOST:
-        raise _refused(item, f"{count} leaves over {kind.width} columns")
+        what = f"{item.op.name} with {count} leaves over {kind.width} columns has no ONNX form"
+        raise UnsupportedSetting(what, where=item.op.name)
     slopes, reads = np.zeros((count, kind.width)), np.zeros((count, kind.width), bool)
     leaf = np.repeat(np.arange(count), np.diff(op.starts.array))
     np.add.at(slopes, (leaf, op.column.array), op.slope.array)

@@ -66,6 +66,8 @@ from runtime.service.version import ModelVersion
 
 _quick = msgspec.json.Decoder(QuickRequest)
 _ARRAY, _OBJECT = np.ndarray, np.dtype(object)
+#: The first number that is infinite in float32.
+_INFINITE = 2.0**128 - 2.0**103
 #: The name, datatype, dtype and sizes of a row of an output.
 DenseOutput = tuple[str, str, np.dtype[Any], tuple[int, ...]]
 #: The outputs of classifiers, regressors and transformers that `predict` or `transform` returns.
@@ -173,6 +175,8 @@ class ModelCodec:
             return None
         (item,) = asked.inputs
         if item.datatype != self.quick_type or item.parameters:
+            return None
+        if item.datatype == "FP32" and max(map(abs, item.data), default=0.0) >= _INFINITE:
             return None
         batch = self.numbers(item.shape, item.data)  # msgspec has looked at every value
         return None if batch is None else (batch, asked.id)

@@ -51,8 +51,8 @@ class Connection(asyncio.BufferedProtocol):
         *("_data", "_ended", "_fed", "_fields", "_full", "_headers", "_held", "_kept", "_late"),
         *("_length", "_line", "_loop", "_mute", "_now", "_out", "_parser", "_part", "_paused"),
         *("_peer", "_place", "_refusal", "_server", "_since", "_size", "_socket", "_spelling"),
-        *("_started", "_state", "_target", "_task", "_tls", "_transport", "_waited", "_worked"),
-        *("on_body", "on_header", "on_url"),
+        *("_started", "_state", "_target", "_task", "_tls", "_transport", "_waited", "_whole"),
+        *("_worked", "on_body", "on_header", "on_url"),
     )
 
     def __init__(self, server: Listener, app: App) -> None:
@@ -200,7 +200,8 @@ class Connection(asyncio.BufferedProtocol):
                 return
         self._began, pieces = False, len(self._body)
         self._data, self._at = self._part + data if self._part else data, 0
-        if self._state is BODY:
+        self._whole = self._state is not BODY  # no bytes of another request come before it
+        if not self._whole:
             names = self._spelling  # which say where the next request begins, or do not
             length = names.length if names.encoding is None else None
             self._at = -1 if length is None else int(self._headers[length]) - self._size
@@ -385,7 +386,8 @@ class Connection(asyncio.BufferedProtocol):
             self._stop(too_large(self._app.settings, len(whole)))
         keep = parser.should_keep_alive() and not parser.should_upgrade()
         self._state, self._mute = IDLE, self._mute or not keep
-        if keep and names.common and self._at == len(self._data) and not self._late:
+        alone = self._whole and self._at == len(self._data)
+        if keep and names.common and alone and not self._late:
             self._server.known.keep(self._data, request)
         self._answer(request, keep=keep)
 

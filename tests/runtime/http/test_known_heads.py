@@ -62,12 +62,16 @@ def test_the_parser_is_not_asked_again(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(st.sampled_from([1, 7, 12]), min_size=1, max_size=4), st.data())
-def test_pieces_of_requests(say: Say, values: list[int], data: st.DataObject) -> None:
+def test_pieces_of_requests(
+    server: Server, say: Say, values: list[int], data: st.DataObject
+) -> None:
     requests = [infer(value) for value in values]
     expected, whole = b"".join(map(say, requests)), b"".join(requests)
     cuts = data.draw(st.sets(st.sampled_from([*range(1, len(whole)), len(requests[0])])))
     pieces = [whole[start:end] for start, end in pairwise([0, *sorted(cuts), len(whole)])]
+    server.known.clear()
     assert say(*pieces) == expected
+    assert {head[:5] for head in server.known} <= {b"POST "}  # nothing of a body before it
 
 
 @pytest.mark.parametrize(

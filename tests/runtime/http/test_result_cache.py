@@ -13,6 +13,7 @@ from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http.answer.result_cache import Cached
 from runtime.service.answerers import InferCall
+from runtime.service.results import key_of
 from runtime.service.version import ModelVersion
 from tests.runtime.http.answering import Passing
 from tests.runtime.plans import shift, text_flow
@@ -106,6 +107,7 @@ def test_outputs_dtypes_and_nan_make_a_difference() -> None:
             call(served, -0.0 * data),
             call(served, 0.0 * data),
         ]
+        assert key_of(np.array(1.0)) is None  # of no rows: for the model to refuse
         for ask in asks:
             cached.answer(ask).result(30)
         assert inner.count == len(asks)

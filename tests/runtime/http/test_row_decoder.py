@@ -53,6 +53,8 @@ def ask() -> Iterator[Ask]:
         runtime.register("mixed", people())
         runtime.register("some", people(), notes={"default_outputs": ("paid", "where")})
         left, right = source("left", Scalar()), source("right", Scalar())
+        single = flour.vector("x", 3, "float32")
+        runtime.register("single", flour.outputs(y=single.multiply([1.0, 2.0, 3.0])))
         runtime.register("sum", flour.outputs(sum=left.as_vector().plus(right.as_vector())))
         for endpoint in runtime.endpoints:
             plan = runtime.endpoints.find(endpoint.name).plan
@@ -124,6 +126,15 @@ def test_columns_of_several_rows(ask: Ask, rows: list[dict[str, Any]], name: str
     items = [tensor(each, KINDS[each], [len(rows)], [row[each] for row in rows]) for each in KINDS]
     path, body = f"/v2/models/{name}/infer", {"inputs": items, "id": "7"}
     same(ask(path, body), ask(path, body | {"parameters": {"nobody": "cares"}}))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 100])
+@pytest.mark.parametrize("number", [1e300, -3.4028235677973367e38, 3.4028235677973362e38])
+def test_numbers_beyond_float32(ask: Ask, number: float, rows: int) -> None:
+    body = {"inputs": [tensor("x", "FP32", [rows, 3], [number] + [0.25] * (3 * rows - 1))]}
+    made = ask("/v2/models/single/infer", body)
+    same(made, ask("/v2/models/single/infer", body | {"parameters": {"nobody": "cares"}}))
+    assert made.status == (200 if number < 1e39 and number > 0 else 400)
 
 
 @LIMITS
