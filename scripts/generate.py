@@ -58,7 +58,7 @@ from typing import TYPE_CHECKING{typing}
 from numpy.typing import ArrayLike
 {imports}
 if TYPE_CHECKING:
-    from typing import Self  # Python 3.11
+    from typing_extensions import Self  # Python 3.11 has it
 
 '''
 
