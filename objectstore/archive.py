@@ -220,7 +220,7 @@ def copied(buffer: NDArray[np.uint8], where: str) -> layout.Container:
         return frozen(buffer)
     parts, start, file = dict[int, NDArray[np.uint8]](), 0, hash(head)
     for digest, offset, nbytes in layout.places(head):
-        # What is out of place is left to `decode`, which says so.
+        # Arrays out of place are left to `decode`, which says so.
         if nbytes >= APART_BYTES and max(start, len(head)) <= offset <= len(buffer) - nbytes:
             if start < offset:
                 parts[start] = _in_memory(buffer[start:offset], f"{file} {start}")

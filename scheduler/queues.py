@@ -92,7 +92,7 @@ class RunningChunk:
         self.running_job, self.index, self.data, self.stages = running, index, chunk, stages
         self.left = len(stages.calls)  # stages that have not ended
         self.running = 0  # stages that executors run now
-        # How many stages each stage still waits for; in a chain it is always the next one.
+        # Numbers of stages that each still waits for; in a chain it is always the next one.
         self.waits: list[int] = [] if stages.linear else list(stages.waits)
         self.value: object = None
         self.spent = 0.0

@@ -167,7 +167,7 @@ def rebuild(roots: Iterable[Node], change: Change) -> list[Node]:
 def rebuilt(
     roots: Iterable[Node], change: Change, places: Mapping[Node, Iterable[object]] = NOWHERE
 ) -> dict[Node, Node]:
-    """What becomes of every node that the roots need; errors say in which of its places."""
+    """Replacements of all nodes that the roots need; errors say in which of its places."""
     done: dict[Node, Node] = {}
     for item in topological(roots):
         try:

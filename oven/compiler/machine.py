@@ -242,7 +242,7 @@ class MachineCode(NamedTuple):
     code: bytes
     llvm: str
     source: str
-    #: Whether numba compiled it, so that its version counts as well.
+    #: True if numba compiled it: its version counts as well.
     by_numba: bool = False
 
 

@@ -167,7 +167,7 @@ def write_image(program: PlanProgram, archive: Archive, entry: Entry | None) -> 
 
 def described(program: PlanProgram) -> dict[str, Any]:
     """The manifest of a plan, but for its derived parameters."""
-    # What runs comes first, so that its nodes are the first of the file.
+    # Nodes that run come first in the file.
     flows = {"optimised": program.optimised, "flow": program.flows[0]}
     places: dict[Node, int] = {}
     origins: dict[int, dict[Origin, None]] = {}

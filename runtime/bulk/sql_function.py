@@ -25,11 +25,11 @@ class SqlFunction:
         self._plan, self.on_error = plan, on_error
         self._single = isinstance(outputs, str)
         self._outputs = chosen(plan, outputs)
-        #: What the plan reads.
+        #: The inputs that the plan reads.
         self.inputs = plan.inputs
         self.columns = typed_columns(plan)
         (first, kind), *more = plan.inputs.items()
-        #: What a list of all numbers is called, where the plan reads numbers side by side.
+        #: The name for a list of all numbers, where the plan reads numbers side by side.
         self._vector = first if isinstance(kind, Vector) and not more else None
         #: The Arrow type of the answers.
         empty = empty_answers(plan, self._outputs)

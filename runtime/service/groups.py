@@ -28,7 +28,7 @@ from runtime.service.results import Results, freeze, key_of
 OFF, TRIAL, ON = "off", "trial", "on"
 #: Calls that take less have nothing to gain: looking an input up takes some 3 us.
 CANDIDATE_SECONDS = 20e-6
-#: What a single row (or few documents) pays besides, as it does not go by the shortest way:
+#: Cost of a single row (or few documents) besides, as it does not go by the shortest way:
 #: measured, and rounded up.
 DETOUR_SECONDS = 8e-6
 TRIAL_CALLS = 96  # a quarter of them the ordinary way, to compare
@@ -101,7 +101,7 @@ class GroupCalls:
         self._recent = [0, 0]  # hits and look-ups since the last review
         self.whole, self.first, self.rest = Mean(), Mean(), Mean()
         self._pause = 0
-        #: What a call pays for going by the common part, and the clock in it does not see.
+        #: Cost of a call by the common part that the clock in it does not see.
         self.detour = 0.0
 
     def next(self) -> bool:

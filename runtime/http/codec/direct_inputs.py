@@ -94,7 +94,7 @@ def _columns(version: ModelVersion, only: Type | None) -> dict[str, tuple[np.dty
     return arrays
 
 
-#: How values of a datatype come out of JSON, for those that need no conversion.
+#: Types of values out of JSON by datatype, for those that need no conversion.
 _PYTHON: dict[str, type] = {"FP64": float, "INT64": int, "BOOL": bool, BYTES: str}
 #: Whole numbers up to here are floats, too; others are for the long way to judge.
 _EXACT = 1 << 53

@@ -136,7 +136,7 @@ class ModelCodec:
         self.quick_width = kind.width if isinstance(kind, Vector) else 0
         #: Which arrays go to the plan's entry.
         self.direct = DirectInputs(version)
-        #: What reads rows that come as columns; None where there is none.
+        #: Reader of rows that come as columns; None where there is none.
         reader = RowDecoder(version, version.inputs if self.dense else {}, self.direct)
         self.rows = reader or None
         #: The headers that say which plan answers; made for the first answer in binary.

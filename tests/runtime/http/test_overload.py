@@ -321,7 +321,7 @@ def test_the_collector_is_as_it_was() -> None:
 
 
 def test_plans_go_without_the_collector() -> None:
-    """What is frozen is looked at no more, so a plan that goes must be in no cycle."""
+    """Frozen objects are looked at no more, so a plan that goes must be in no cycle."""
     with Runtime(executors=1) as runtime:
         runtime.register("first", shift(0.0))  # what is made once is made
         runtime.predict("first", [[0.0] * WIDTH] * 3)
