@@ -24,7 +24,7 @@ from runtime.errors import ClusterError
 WIDTH = 16
 #: An answer is the request's number, the version and the model's number, in one float64.
 _REQUEST, _VERSION = 1e8, 1e5
-#: After each answer: replicas are to have some of the two cores for what they are told.
+#: Seconds after each answer: replicas are to have some of the two cores for what they are told.
 _PAUSE = 1e-3
 
 
@@ -51,8 +51,10 @@ def until(true: Callable[[], object], seconds: float = 120.0) -> None:
 class Load:
     """Threads that ask all models in turn, and what is wrong with the answers."""
 
-    def __init__(self, clients: list[ClusterClient], models: int) -> None:
-        self._clients, self._models = clients, models
+    def __init__(
+        self, clients: list[ClusterClient], models: int, *, pause: float = _PAUSE
+    ) -> None:
+        self._clients, self._models, self._pause = clients, models, pause
         self._numbers, self._ended = count(), threading.Event()
         self._withdrawn: dict[int, list[tuple[float, int]]] = {}
         self._answers: list[tuple[float, float, int, int]] = []
@@ -105,7 +107,7 @@ class Load:
                 self._answers.append((before, time.monotonic(), number, int(version)))
             else:
                 self.foreign += 1
-            time.sleep(_PAUSE)
+            time.sleep(self._pause)
 
     @contextmanager
     def on(self) -> Iterator[Load]:

@@ -181,7 +181,7 @@ class WorkerSlot:
             self._on_change()
 
     def _opened(self, member: Member, process: subprocess.Popen[bytes], done: Future[Any]) -> None:
-        if done.exception() is None:
+        if done.exception() is None and not self._stopping.is_set():
             member.opened = True
             self.set_ready(ready=True)
             self._on_event(WorkerEvent("ready", self.number, process.pid))

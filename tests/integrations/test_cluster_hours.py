@@ -26,6 +26,8 @@ SECONDS = float(os.environ.get("SOAK_SECONDS", "7200"))
 MODELS = 24
 #: Seconds of load that are judged together, and how seldom each of the evils comes.
 TURN, KILL, ROLL, NODE = 6.0, 3, 5, 8
+#: Seconds between a client's questions: the machine has other work in these hours.
+PAUSE = float(os.environ.get("SOAK_PAUSE", "0.02"))
 LONGEST, BACK_SECONDS, SLACK = 60.0, 120.0, 48 << 20
 
 
@@ -55,7 +57,7 @@ def test_hours_of_upgrades_and_kills_on_three_nodes(tmp_path: Path) -> None:
             began, turn, version = time.monotonic(), 0, 1
             while (past := (time.monotonic() - began) / SECONDS) < 1.0:
                 turn, lost = turn + 1, set[int]()
-                with Load(trial.clients, MODELS).on() as load:
+                with Load(trial.clients, MODELS, pause=PAUSE).on() as load:
                     load.acknowledged(trial.models, version)
                     end = time.monotonic() + TURN
                     until(lambda: load.answered > 100)

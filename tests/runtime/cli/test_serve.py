@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pickle
 import re
 import signal
@@ -13,6 +14,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -177,10 +179,16 @@ def test_it_waits_for_no_worker_when_it_is_to_end(tmp_path: Path) -> None:
     with started(*SERVE, tmp_path, *given) as process:
         assert process.stderr is not None
         first = json.loads(process.stderr.readline())
+        assert first["kind"] == "started"
+        os.kill(first["process"], signal.SIGSTOP)  # it cannot get ready
         process.send_signal(signal.SIGTERM)
+        before = takewhile(lambda line: "finishing" not in line, process.stderr)
+        kinds = {(each.get("kind"), each.get("worker")) for each in map(json.loads, before)}
+        os.kill(first["process"], signal.SIGCONT)
         told, said = process.communicate(timeout=60)
-    assert (first["kind"], process.returncode, told) == ("started", 0, ""), said
-    assert "ready" not in {json.loads(line).get("kind") for line in said.splitlines()}
+    assert (process.returncode, told) == (0, ""), said
+    assert ("ready", first["worker"]) not in kinds
+    assert '"ready"' not in said
 
 
 LEVELS = [
