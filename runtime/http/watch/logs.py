@@ -9,7 +9,7 @@ import logging
 import sys
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
@@ -19,6 +19,10 @@ from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.settings import LOG_LEVELS, ServerSettings
 
+if TYPE_CHECKING:
+    _Stream = logging.StreamHandler[TextIO]
+else:  # Python 3.10 has no parameters there
+    _Stream = logging.StreamHandler
 _LOGGER = logging.getLogger("pretzel")
 #: Events of the folder and of workers.
 EVENTS = logging.getLogger("pretzel.serve")
@@ -49,7 +53,7 @@ class LogLines(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-class LogStream(logging.StreamHandler[TextIO]):
+class LogStream(_Stream):
     """Standard error; a line that it does not take is told without what was being handled.
 
     The standard library would print the whole chain of errors, which may quote private values.

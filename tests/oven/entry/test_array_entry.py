@@ -12,15 +12,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
 
 import oven
-from flour import from_sklearn, record
+from flour import record, text
 from flour.core.errors import FlourError
 from flour.core.types import Scalar, Vector
 from flour.language.flow import Flow, outputs, source
@@ -249,6 +244,7 @@ def test_the_other_width_of_floats_stays_in_machine_code(own: str, other: str) -
 
 def test_frames_are_read_as_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of frames, and of a row of one, machine code gets what a reader makes of them."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
     columns = [f"c{place}" for place in range(WIDTH)]
     frame = pd.DataFrame(rng.normal(size=(7, WIDTH)), columns=columns)
     row = record("row", {name: Scalar() for name in columns})
@@ -270,8 +266,8 @@ def test_documents_in_arrays_of_another_class() -> None:
     class Others(np.ndarray[Any, Any]):
         pass
 
-    words = make_pipeline(CountVectorizer(), Ridge()).fit(["a word", "two words"], [0.0, 1.0])
-    entry = oven.bake(from_sklearn(words)).wait().entry()
+    counts = text("document").tokenize().word_ngrams(["a", "two", "word", "words"], 1, 1)
+    entry = oven.bake(counts.linear([[1.0, 2.0, 3.0, 4.0]], [0.5])).wait().entry()
     documents = np.array(["word", "two words"], object)
     forms: list[Any] = [documents.view(Others), np.ma.array(documents, dtype=object)]
     for form in forms:
