@@ -9,7 +9,6 @@ import logging
 import sys
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
@@ -19,10 +18,6 @@ from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.settings import LOG_LEVELS, ServerSettings
 
-if TYPE_CHECKING:
-    _Stream = logging.StreamHandler[TextIO]
-else:  # Python 3.10 has no parameters there
-    _Stream = logging.StreamHandler
 _LOGGER = logging.getLogger("pretzel")
 #: Events of the folder and of workers.
 EVENTS = logging.getLogger("pretzel.serve")
@@ -53,7 +48,7 @@ class LogLines(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-class LogStream(_Stream):
+class LogStream(logging.StreamHandler):  # type: ignore[type-arg]  # Python 3.10 takes none
     """Standard error; a line that it does not take is told without what was being handled.
 
     The standard library would print the whole chain of errors, which may quote private values.
