@@ -2,6 +2,8 @@
 
 The table stands at the end of each pass. With `--suite-times=FILE` a line of JSON is added to the
 file as well, one for each pass; scripts/gauges reads it.
+
+A pass over everything leaves out the tests that tests/slow.txt names, unless it has `--slow`.
 """
 
 from __future__ import annotations
@@ -13,10 +15,16 @@ from pathlib import Path
 
 import pytest
 
+#: Tests, without their cases, that take so many seconds a case, or for all of them.
+SLOW, A_CASE, ALL_CASES = Path(__file__).with_name("slow.txt"), 0.75, 9.0
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the switch that scripts/test uses."""
-    parser.getgroup("suite time").addoption("--suite-times", type=Path, help="add the times here")
+    """Add the switches that scripts/test uses."""
+    group = parser.getgroup("suite time")
+    group.addoption("--suite-times", type=Path, help="add the times here")
+    group.addoption("--slow", action="store_true", help="run the tests of tests/slow.txt, too")
+    group.addoption("--list-slow", action="store_true", help="write tests/slow.txt anew")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,15 +33,29 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen = config.getoption("keyword") or config.getoption("lf")
         named = config.args_source is pytest.Config.ArgsSource.ARGS
         whole = not (chosen or named or os.environ.get("PRETZEL_WITHOUT"))
-        config.pluginmanager.register(SuiteTime(config.getoption("--suite-times"), whole=whole))
+        whole = whole and not config.getoption("--slow")
+        config.option.slow = not whole  # which the processes that run them are given
+        listed = config.getoption("--list-slow")
+        times = SuiteTime(config.getoption("--suite-times"), whole=whole, listed=listed)
+        config.pluginmanager.register(times)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave slow tests out."""
+    slow = set[str]() if config.option.slow else {*SLOW.read_text("utf-8").split()}
+    parts: tuple[list[pytest.Item], list[pytest.Item]] = [], []
+    for each in items:
+        parts[each.nodeid.partition("[")[0] in slow].append(each)
+    items[:] = parts[0]
+    config.hook.pytest_deselected(items=parts[1])
 
 
 class SuiteTime:
     """Seconds of each test, with its fixtures."""
 
-    def __init__(self, path: Path | None, *, whole: bool) -> None:
-        """Where the times are added, if anywhere; whether all tests of the tier run."""
-        self._path, self._whole = path, whole
+    def __init__(self, path: Path | None, *, whole: bool, listed: bool) -> None:
+        """A file to add times to; `whole` if the fast tier runs, `listed` to name slow tests."""
+        self._path, self._whole, self._listed = path, whole, listed
         self._start = time.monotonic()
         self._seconds: dict[str, float] = {}
 
@@ -62,8 +84,19 @@ class SuiteTime:
                     f"  ({seconds:.1f} s {slowest.removeprefix(folder + '/')})"
                 )
 
+    def slow(self) -> list[str]:
+        """The names of the slow functions."""
+        tests: dict[str, list[float]] = {}
+        for name, seconds in self._seconds.items():
+            if name.count("::") == 1:
+                tests.setdefault(name.partition("[")[0], []).append(seconds)
+        means = ((name, sum(cases), sum(cases) / len(cases)) for name, cases in tests.items())
+        return sorted(name for name, all_, mean in means if mean >= A_CASE or all_ >= ALL_CASES)
+
     def pytest_sessionfinish(self) -> None:
-        """Add the times of this pass to the file."""
+        """Add the times of this pass to the file, and write the names of slow tests."""
+        if self._listed:
+            SLOW.write_text("".join(f"{name}\n" for name in self.slow()), encoding="utf-8")
         if self._path is not None and self._seconds:
             folders = {
                 folder: {"seconds": round(sum(tests.values()), 3), "tests": len(tests)}

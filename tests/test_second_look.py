@@ -14,6 +14,7 @@ import pytest
 
 from tests.house import ROOT, ended
 from tests.second_look import TIMED, Look
+from tests.suite_time import SLOW
 
 BASH = shutil.which("bash") or "bash"
 #: One test fails whenever nobody has asked before; another one always.
@@ -35,7 +36,7 @@ ALONE = "== passed alone, failed in company: tests/test_it.py::test_flaky"
 def checkout(tmp_path: Path) -> Path:
     """Return a checkout with what scripts/test needs, which has been set up."""
     (tmp_path / "pyproject.toml").touch()
-    for name in ("scripts/test", "tests/second_look.py", "tests/suite_time.py"):
+    for name in ("scripts/test", "tests/second_look.py", "tests/suite_time.py", "tests/slow.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy2(ROOT / name, tmp_path / name)
     with (tmp_path / "tests" / "second_look.py").open("a", encoding="utf-8") as file:
@@ -51,12 +52,14 @@ def shim(path: Path, line: str) -> None:
     path.chmod(0o755)
 
 
-def ran(checkout: Path, bad: int = 0) -> tuple[int, list[str]]:
+def ran(checkout: Path, *options: str, bad: int = 0) -> tuple[int, list[str]]:
     """How scripts/test ends there, and what it says."""
     (checkout / "tests" / "test_it.py").write_text(TESTS.format(bad=bad), encoding="utf-8")
     known = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
+    command: list[str | Path] = [BASH, checkout / "scripts" / "test", "-p", "xdist", "-n", "0"]
     done = ended(
-        *(BASH, checkout / "scripts" / "test", "-p", "xdist", "-n", "0"),
+        *command,
+        *options,
         env={
             **known,
             "PASSED_ALONE": str(checkout / "passed-alone"),
@@ -84,6 +87,16 @@ def test_what_passes_alone_is_said_and_no_failure(checkout: Path) -> None:
     assert (code, "2 passed" in said[-1]) == (0, True)
     assert ALONE in said, "it is said in every pass that follows"
     assert "they run alone" not in "".join(said), "nothing was to be looked at again"
+
+
+def test_slow_tests_are_left_out_unless_they_are_asked_for(checkout: Path) -> None:
+    ran(checkout, "--slow", "--list-slow")
+    slow = checkout / "tests" / "slow.txt"
+    assert slow.read_text("utf-8") == ""
+    slow.write_text("tests/test_it.py::test_good\n", encoding="utf-8")
+    assert "1 passed, 1 skipped, 1 deselected" in ran(checkout)[1][-1]
+    for options in (["--slow"], ["tests"]):
+        assert "2 passed, 1 skipped" in ran(checkout, *options)[1][-1]
 
 
 def test_a_failure_of_another_test_is_final(checkout: Path) -> None:
@@ -117,6 +130,6 @@ def test_other_trouble_is_no_accident(tmp_path: Path, trouble: str) -> None:
 
 
 def test_every_named_test_is_there() -> None:
-    for name in TIMED:
+    for name in [*TIMED, *SLOW.read_text("utf-8").split()]:
         path, _, function = name.partition("::")
         assert f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), name

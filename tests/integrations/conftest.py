@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tests.house import ROOT
 from tests.runtime.bulk.conftest import Known
 from tests.runtime.bulk.conftest import known as known_fixture
 from tests.runtime.bulk.models import mixed
@@ -22,6 +26,23 @@ def one() -> Known:
     plan, table = mixed()
     numbered = table.append_column("row", pa.array(range(table.num_rows)))
     return Known(plan, numbered, plan.run(table))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Start Ray with two workers."""
+    ray = pytest.importorskip("ray")
+    variables = {"PYTHONPATH": str(ROOT), "PRETZEL_CACHE": os.environ.get("PRETZEL_CACHE", "")}
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        logging_level="ERROR",
+        object_store_memory=200 << 20,
+        runtime_env={"env_vars": variables},
+    )
+    yield ray
+    ray.shutdown()
 
 
 class Stranger:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.house import ROOT
 from tests.runtime.bulk.conftest import Known
 
 pytestmark = pytest.mark.integrations
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Start Ray with two workers."""
-    ray = pytest.importorskip("ray")
-    variables = {"PYTHONPATH": str(ROOT), "PRETZEL_CACHE": os.environ.get("PRETZEL_CACHE", "")}
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        logging_level="ERROR",
-        object_store_memory=200 << 20,
-        runtime_env={"env_vars": variables},
-    )
-    yield ray
-    ray.shutdown()
 
 
 def answers(cluster: Any, rows: pa.Table, function: Any) -> pa.Table:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pretzel.training import RayTasks, TrainingCache, train
-from tests.house import ROOT
 from tests.runtime.training.recipes import ran, recipe
 
 pytestmark = pytest.mark.integrations
 
 
 @pytest.fixture(scope="module")
-def tasks() -> Iterator[RayTasks]:
-    ray = pytest.importorskip("ray")
-    variables = {"PYTHONPATH": str(ROOT), "PRETZEL_CACHE": os.environ.get("PRETZEL_CACHE", "")}
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        logging_level="ERROR",
-        object_store_memory=200 << 20,
-        runtime_env={"env_vars": variables},
-    )
+def tasks(cluster: Any) -> Iterator[RayTasks]:
+    assert cluster.is_initialized()
     with RayTasks() as made:
         yield made
-    ray.shutdown()
 
 
 def test_steps_are_tasks(tasks: RayTasks, tmp_path: Path) -> None:

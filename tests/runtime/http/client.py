@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from typing import IO, Any
+
+from tests.house import until
 
 
 @dataclass
@@ -55,6 +59,26 @@ class Client:
     def post(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         return self.ask("POST", path, data, headers)
+
+    def beside(self, call: Callable[[], Reply]) -> tuple[Reply, float, float]:
+        """The answer to a call, its seconds, and the longest that another client waited then."""
+        waits, ended = [0.0], threading.Event()
+
+        def ask() -> None:
+            while not ended.is_set():
+                start = time.perf_counter()
+                assert self.get("/v2/health/live").status == 200
+                waits.append(time.perf_counter() - start)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        until(lambda: len(waits) > 5)
+        start = time.perf_counter()
+        reply = call()
+        took = time.perf_counter() - start
+        ended.set()
+        asking.join()
+        return reply, took, max(waits)
 
     def raw(self) -> socket.socket:
         """A connection to say anything on."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
-import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from runtime.http import Server, ServerSettings
 from runtime.http.codec import codec_json, number_arrays
 from runtime.http.codec.number_arrays import LEAST_BYTES, ParsedArray, read, taken_out
 from runtime.http.wire.problems import HttpError
-from tests.house import until
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import tensor
 
@@ -172,21 +170,7 @@ def test_a_large_body_holds_nobody_up(client: Client, binary: bool) -> None:  # 
         headers["inference-header-content-length"] = str(len(head))
     body = head + (rows.tobytes() if binary else b"")
     client.post("/v2/models/sum/infer", body, headers)
-    waits, ended = [0.0], threading.Event()
-
-    def ask() -> None:
-        while not ended.is_set():
-            start = time.perf_counter()
-            assert client.get("/v2/health/live").status == 200
-            waits.append(time.perf_counter() - start)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    until(lambda: len(waits) > 5)
-    start = time.perf_counter()
-    reply = client.post("/v2/models/sum/infer", body, headers)
-    took = time.perf_counter() - start
-    ended.set()
-    asking.join()
+    infer = partial(client.post, "/v2/models/sum/infer", body, headers)
+    reply, took, waited = client.beside(infer)
     assert np.allclose(reply.json["outputs"][0]["data"], rows.sum(1))
-    assert max(waits) < max(took / 2, 0.1), "others waited for the large body"
+    assert waited < max(took / 2, 0.1), "others waited for the large body"

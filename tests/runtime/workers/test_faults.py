@@ -95,9 +95,11 @@ class Client:
 
 
 @contextmanager
-def load(port: int, offsets: dict[str, set[float]]) -> Iterator[list[Client]]:
+def load(
+    port: int, offsets: dict[str, set[float]], client: type[Client] = Client
+) -> Iterator[list[Client]]:
     """Eight clients that ask as long as this lasts."""
-    ended, clients = threading.Event(), [Client(port, number, offsets) for number in range(CLIENTS)]
+    ended, clients = threading.Event(), [client(port, number, offsets) for number in range(CLIENTS)]
     threads = [
         threading.Thread(target=client.run, args=(ended,), daemon=True) for client in clients
     ]
@@ -109,7 +111,7 @@ def load(port: int, offsets: dict[str, set[float]]) -> Iterator[list[Client]]:
         ended.set()
         for thread in threads:
             thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
+    assert not any(thread.is_alive() for thread in threads), "a client hangs"
 
 
 def models(place: Path) -> Path:

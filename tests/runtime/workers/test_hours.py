@@ -10,10 +10,7 @@ import os
 import shutil
 import signal
 import statistics
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import pi, sin
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,7 @@ import pytest
 from tests.house import until
 from tests.runtime.repository.folders import age, save_plan
 from tests.runtime.workers.house import Served, serving
-from tests.runtime.workers.test_faults import CLIENTS, RESETS, Client
+from tests.runtime.workers.test_faults import RESETS, Client, load
 
 log = logging.getLogger("pretzel.soak")
 SECONDS = float(os.environ.get("SOAK_SECONDS", "7200"))
@@ -50,21 +47,6 @@ class Drifting(Client):
         time.sleep(0.01 * (1.0 + sin(2.0 * pi * WAVES * past)))
 
 
-@contextmanager
-def drifting(port: int, offsets: dict[str, set[float]]) -> Iterator[list[Drifting]]:
-    ended, clients = threading.Event(), [Drifting(port, each, offsets) for each in range(CLIENTS)]
-    threads = [threading.Thread(target=each.run, args=(ended,), daemon=True) for each in clients]
-    for thread in threads:
-        thread.start()
-    try:
-        yield clients
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join(60)
-    assert not any(thread.is_alive() for thread in threads), "a client hangs"
-
-
 def resident_bytes(process: int) -> int:
     """Memory of a process that is its own: what is mapped from files may be dropped."""
     status = Path(f"/proc/{process}/status").read_text("utf-8")
@@ -81,7 +63,7 @@ class Upgrades:
         (folder / "a" / "notes.toml").write_text("[watch]\n", encoding="utf-8")
         self.offsets = {"a": {1.0}, "b": {1.0}}
 
-    def next(self, clients: list[Drifting]) -> None:
+    def next(self, clients: list[Client]) -> None:
         """Put one more there; it is over when everybody was answered by it."""
         self.version += 1
         offset = float(self.version)
@@ -114,7 +96,7 @@ def test_hours_of_upgrades_kills_and_drifting_load(tmp_path: Path) -> None:
     sizes: list[tuple[float, int]] = []
     # What waits unread on a machine that does other work is late, and not wrong.
     with serving(upgrades.folder, 2, "--poll", "0.05", "--set", "max_unread=0") as served:
-        with drifting(served.port, upgrades.offsets) as clients:
+        with load(served.port, upgrades.offsets, Drifting) as clients:
             began, kills = time.monotonic(), 0
             while (past := (time.monotonic() - began) / SECONDS) < 1.0:
                 upgrades.next(clients)
