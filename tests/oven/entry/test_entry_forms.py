@@ -27,6 +27,7 @@ from oven.entry.array_entry import around
 from oven.entry.interpreter import Layout, Offset, object_layout
 from oven.plans.plan import Plan
 from tests import checked_entry
+from tests.oven.entry.test_record_entry import KINDS
 
 pytestmark = pytest.mark.skipif(object_layout() is None, reason="this interpreter has no entries")
 
@@ -61,18 +62,7 @@ def _review(x: Flow) -> Flow:
     return flour.outputs(label=scores.arg_max().take(["no", "é"]), scores=scores, top=scores.max())
 
 
-_KINDS: dict[str, Type] = {
-    "age": Scalar("float64"),
-    "size": Scalar("float32"),
-    "id": Scalar("int64"),
-    "small": Scalar("int8"),
-    "count": Scalar("uint16"),
-    "huge": Scalar("uint64"),
-    "flag": Scalar("bool"),
-    "city": Category("string"),
-    "größe": Category("string"),
-    "unused": Scalar("float64"),
-}
+_KINDS = {name: kind for name, kind in KINDS.items() if name != "level"}
 
 
 def _record() -> Flow:

@@ -260,6 +260,18 @@ def test_numbers_in_their_range(tmp_path: Path, dtype: str, good: str, bad: str)
         read(f'x\n{good}\n"{bad}"\n', inputs, tmp_path / "r.csv")
 
 
+def answers_of(pretzel: Pretzel, rows: Path, *, verify: bool = False) -> pd.DataFrame:
+    """What the model beside them answers, which may be imported and verified before."""
+    model, answers = (rows.with_name(name) for name in ("model.joblib", "answers.csv"))
+    if verify:
+        asked = ("--verify", rows, "--into", rows.with_name("m"), "--name", "m")
+        ran = pretzel("import", model, "--trust-pickle", *asked)
+        assert ran.code == 0, ran.err
+    ran = pretzel("predict", model, rows, "--trust-pickle", "--output", answers)
+    assert ran.code == 0, ran.err
+    return pd.read_csv(answers)
+
+
 def test_empty_cells_are_what_pandas_reads(pretzel: Pretzel, tmp_path: Path) -> None:
     """A model that learnt from frames with holes answers files with holes as it answers frames."""
     rng = np.random.default_rng(3)
@@ -276,16 +288,8 @@ def test_empty_cells_are_what_pandas_reads(pretzel: Pretzel, tmp_path: Path) -> 
     target = (table["city"] == "") * 10.0 + frame["rooms"].fillna(7.0)
     model = make_pipeline(ColumnTransformer(columns), LinearRegression()).fit(frame, target)
     joblib.dump(model, tmp_path / "model.joblib")
-    answers = tmp_path / "answers.csv"
-    known = (tmp_path / "model.joblib", tmp_path / "rows.csv", "--trust-pickle")
-    ran = pretzel("predict", *known, "--output", answers)
-    assert ran.code == 0, ran.err
-    assert np.allclose(pd.read_csv(answers)["value"], model.predict(frame))
-    verified = pretzel(
-        *("import", tmp_path / "model.joblib", "--trust-pickle", "--verify", tmp_path / "rows.csv"),
-        *("--into", tmp_path / "models", "--name", "m"),
-    )
-    assert verified.code == 0, verified.err
+    answers = answers_of(pretzel, tmp_path / "rows.csv", verify=True)
+    assert np.allclose(answers["value"], model.predict(frame))
 
 
 def test_cells_that_pandas_takes_for_missing_are(pretzel: Pretzel, tmp_path: Path) -> None:
@@ -299,11 +303,8 @@ def test_cells_that_pandas_takes_for_missing_are(pretzel: Pretzel, tmp_path: Pat
     made = make_pipeline(ColumnTransformer(columns), LinearRegression())
     model = made.fit(frame, frame["city"].isna() * 5.0 + frame["rooms"].fillna(3.0))
     joblib.dump(model, tmp_path / "model.joblib")
-    answers = tmp_path / "answers.csv"
-    known = (tmp_path / "model.joblib", tmp_path / "rows.csv", "--trust-pickle")
-    ran = pretzel("predict", *known, "--output", answers)
-    assert ran.code == 0, ran.err
-    assert np.allclose(pd.read_csv(answers)["value"], model.predict(frame))
+    answers = answers_of(pretzel, tmp_path / "rows.csv")
+    assert np.allclose(answers["value"], model.predict(frame))
 
 
 def test_the_cell_that_is_wrong_is_named(tmp_path: Path) -> None:
@@ -322,19 +323,15 @@ def test_a_missing_word_is_what_the_model_was_fitted_on(
     made = ColumnTransformer(columns, remainder="passthrough")
     model = make_pipeline(made, LinearRegression()).fit(frame, frame["city"].isna() * 9.0)
     joblib.dump(model, tmp_path / "model.joblib")
-    rows, answers = tmp_path / f"rows.{form}", tmp_path / "answers.csv"
+    rows = tmp_path / f"rows.{form}"
     {
         "csv": lambda: frame.to_csv(rows, index=False),
         "jsonl": lambda: frame.to_json(rows, orient="records", lines=True),
         "parquet": lambda: frame.to_parquet(rows),
         "arrow": lambda: frame.to_feather(rows, compression="uncompressed"),
     }[form]()
-    known = (tmp_path / "model.joblib", "--trust-pickle")
-    ran = pretzel("import", *known, "--verify", rows, "--into", tmp_path / "m", "--name", "m")
-    assert ran.code == 0, ran.err
-    ran = pretzel("predict", known[0], rows, known[1], "--output", answers)
-    assert ran.code == 0, ran.err
-    assert np.allclose(pd.read_csv(answers)["value"], model.predict(frame))
+    answers = answers_of(pretzel, rows, verify=True)
+    assert np.allclose(answers["value"], model.predict(frame))
 
 
 def test_what_stands_in_the_way_of_answers_is_told(
@@ -384,15 +381,11 @@ def test_columns_that_nothing_reads_may_hold_anything(pretzel: Pretzel, tmp_path
     frame = pd.DataFrame({**names, "age": np.arange(80.0), "part": np.arange(80) % 2 * 0.5})
     columns = [("age", SimpleImputer(), ["age"])]
     model = make_pipeline(ColumnTransformer(columns), LinearRegression()).fit(frame, frame["part"])
-    rows, answers = tmp_path / "rows.csv", tmp_path / "answers.csv"
+    rows = tmp_path / "rows.csv"
     joblib.dump(model, tmp_path / "model.joblib")
     frame.to_csv(rows, index=False)
-    known = (tmp_path / "model.joblib", "--trust-pickle")
-    ran = pretzel("import", *known, "--verify", rows, "--into", tmp_path / "m", "--name", "m")
-    assert ran.code == 0, ran.err
-    ran = pretzel("predict", known[0], rows, known[1], "--output", answers)
-    assert ran.code == 0, ran.err
-    assert np.allclose(pd.read_csv(answers)["value"], model.predict(frame))
+    answers = answers_of(pretzel, rows, verify=True)
+    assert np.allclose(answers["value"], model.predict(frame))
 
 
 def test_verification_reads_json_lines_by_name_and_says_what_the_original_refuses(
