@@ -59,7 +59,7 @@ def test_what_python_writes_is_read_to_the_bit(values: list[float]) -> None:
 def test_any_number_is_pythons_or_left_to_others(text: str) -> None:
     found = read(f"[{text}]".encode(), 0)
     if found is not None:
-        assert bits(found.values[0]) == bits(float(text))
+        assert bits(found.values[0]) == bits(float(json.loads(text)))
     else:
         assert not 1e-307 < abs(float(text)) < 1e300 or float(text) == 0.0
 
