@@ -101,7 +101,8 @@ class AsgiApp:
         await send({"type": "http.response.start", "status": made.status, "headers": headers})
         body = b"" if request.method == "HEAD" else made.body
         await send({"type": "http.response.body", "body": body})
-        self.service.observed(request, made, perf_counter() - request.started)
+        for observer in self.service.observers:
+            observer(request, made, perf_counter() - request.started)
 
     def _request(self, scope: Mapping[str, Any]) -> Request:
         """The request without its body; its path begins behind what mounts the application."""

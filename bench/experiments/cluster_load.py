@@ -51,9 +51,7 @@ def until(true: Callable[[], object], seconds: float = 120.0) -> None:
 class Load:
     """Threads that ask all models in turn, and what is wrong with the answers."""
 
-    def __init__(
-        self, clients: list[ClusterClient], models: int, *, pause: float = _PAUSE
-    ) -> None:
+    def __init__(self, clients: list[ClusterClient], models: int, *, pause: float = _PAUSE) -> None:
         self._clients, self._models, self._pause = clients, models, pause
         self._numbers, self._ended = count(), threading.Event()
         self._withdrawn: dict[int, list[tuple[float, int]]] = {}

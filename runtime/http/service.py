@@ -214,11 +214,6 @@ class Service(HandlerContext):
         """A large answer, compressed if the client accepts that."""
         return pack(request, response) if b"accept-encoding" in request.headers else response
 
-    def observed(self, request: Request, response: Response, seconds: float) -> None:
-        """Report a response to the observers."""
-        for observer in self.observers:
-            observer(request, response, seconds)
-
     def ready(self) -> Ready:
         """True if the wanted models are loaded and compiled; a positive answer is reused a moment.
 

@@ -69,7 +69,7 @@ def infer_by(service: HandlerContext, front: ModelCodec, request: Request) -> An
     if usual and size < SHORT_BYTES and (front.quick_type or front.rows is not None):
         decoded = front.quick(request)
         if decoded is not None:
-            batch, name = decoded
+            front, batch, name = decoded
             outputs = quick(service, front, batch)
             if outputs is not None:
                 return front.answered(request, batch, outputs, name)
@@ -164,13 +164,15 @@ def soon_answered(
     encode: Encode,
 ) -> Answer:
     """The response to rows: now if they are few, as other rows may take long."""
-    check_deadline(front, request, wished.timeout)
+    if wished.timeout is not None:
+        check_deadline(front, request, wished.timeout)
     outputs = None
     if len(request.body) <= LARGE:
         outputs = (quick if batch.single else quick_block)(service, front, batch)
     if outputs is None:
         return answered(service, front, front.call(batch, wished), request, encode)
-    check_deadline(front, request, wished.timeout)
+    if wished.timeout is not None:
+        check_deadline(front, request, wished.timeout)
     response = encode(front.told(outputs, wished))
     front.counts.done(batch.rows, perf_counter() - request.started)
     return response
@@ -208,9 +210,9 @@ def answered(
         return _response(front, future.result(), request, encode, deadline)
 
 
-def check_deadline(front: ModelCodec, request: Request, timeout: float | None) -> None:
+def check_deadline(front: ModelCodec, request: Request, timeout: float) -> None:
     """Raise if a request's deadline, which counts from its arrival, has passed."""
-    if timeout is not None and perf_counter() > request.started + timeout:
+    if perf_counter() > request.started + timeout:
         front.counts.failed += 1
         raise _missed()
 

@@ -24,14 +24,13 @@ from flour.data.batch import Batch
 from runtime.errors import UnknownEndpoint
 from runtime.http.answer import models
 from runtime.http.answer.experiments import by_route
-from runtime.http.answer.inference import PREDICTIONS, at_once, in_pieces, soon_answered
-from runtime.http.answer.plain_json import batch_of, predictions_of
+from runtime.http.answer.inference import PREDICTIONS, at_once, in_pieces
+from runtime.http.answer.plain_json import batch_of, predicted, predictions_of
 from runtime.http.codec.array_pieces import LARGE, ArrayPieces
 from runtime.http.codec.bodies import DataframeSplit, Invocation
 from runtime.http.codec.codec_json import converted, decoded
 from runtime.http.codec.column_arrays import joined, outlined, whole
 from runtime.http.codec.model_codec import ModelCodec
-from runtime.http.codec.response_options import ResponseOptions, timeout
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.problems import HttpError
@@ -89,25 +88,14 @@ def _invoked(service: HandlerContext, request: Request) -> Answer:
     request.front = front
     if len(request.body) > LARGE:
         return _aside(service, front, request)
-    return _predicted(service, front, request, _batch(front, request))
+    return predicted(service, front, request, _batch(front, request))
 
 
 async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
     cut, form = partial(_batches, front, request), partial(predictions_of, front)
     answer = await in_pieces(service, front, request, cut, form, PREDICTIONS)
-    read, then = partial(_batch, front, request), partial(_predicted, service, front, request)
+    read, then = partial(_batch, front, request), partial(predicted, service, front, request)
     return answer or await at_once(service, request, read, then)
-
-
-def _predicted(
-    service: HandlerContext, front: ModelCodec, request: Request, batch: Batch
-) -> Answer:
-    wished = ResponseOptions(timeout=timeout({}, request))
-    return soon_answered(service, front, batch, request, wished, partial(_response, front))
-
-
-def _response(front: ModelCodec, answers: Mapping[str, Any]) -> Response:
-    return Response(b'{"predictions":%b}' % predictions_of(front, answers))
 
 
 def _rows(service: HandlerContext, request: Request) -> object:

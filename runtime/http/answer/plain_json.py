@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from functools import partial
-from time import perf_counter
+from contextlib import suppress
+from functools import lru_cache, partial
+from math import inf
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -22,22 +23,15 @@ from numpy.typing import NDArray
 
 from flour.core.types import Pairs, Record, Type, Vector
 from flour.data.batch import Batch
-from runtime.http.answer.inference import (
-    PREDICTIONS,
-    answered,
-    at_once,
-    in_pieces,
-    quick,
-    soon_answered,
-)
+from runtime.http.answer.inference import PREDICTIONS, at_once, in_pieces, soon_answered
 from runtime.http.codec import codec_arrow
 from runtime.http.codec.array_pieces import LARGE, ArrayPieces
 from runtime.http.codec.bodies import Instances, Predictions
 from runtime.http.codec.codec_json import converted, decoded, encode
 from runtime.http.codec.column_arrays import column_pieces, outlined, whole
-from runtime.http.codec.model_codec import ModelCodec
+from runtime.http.codec.model_codec import INFINITE, ModelCodec
 from runtime.http.codec.number_arrays import LEAST_BYTES, read
-from runtime.http.codec.response_options import NOTHING, ResponseOptions, tells, timeout
+from runtime.http.codec.response_options import NOTHING, ResponseOptions, timeout
 from runtime.http.codec.row_texts import encoded_column, encoded_rows, named
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Answer, Request, Response
@@ -50,6 +44,8 @@ _MOST_COLUMNS, _FEW_ROWS = 4096, 64
 _WIDE, _SIZED = Vector | Record, dict | list | str
 #: Rows of numbers of a large body that are answered at a time.
 _SOME_ROWS = 4096
+#: Queries come again and again.
+_parsed = lru_cache(maxsize=64)(parse_qs)
 _instances = msgspec.json.Decoder(Instances)
 
 
@@ -66,7 +62,7 @@ def predict(service: HandlerContext, request: Request) -> Answer:
 def _front(service: HandlerContext, request: Request, *, predicting: bool = False) -> ModelCodec:
     """The codec of the model that is asked, for the outputs that the query names, if any."""
     front = service.front(request.params["model"], request.params.get("version"))
-    asked = request.query and parse_qs(request.query, keep_blank_values=True).get("outputs")
+    asked = _parsed(request.query, keep_blank_values=True).get("outputs") if request.query else None
     if not asked:
         return front.predicting if predicting else front
     names = [name for each in asked for name in each.split(",") if name]
@@ -94,7 +90,8 @@ async def _aside(
     """The answer to a large body, which is decoded on a thread: others do not wait for that."""
     if arrow:
         await asyncio.to_thread(codec_arrow.load)
-    cut, form = partial(_batches, front, request.body), partial(_rows, front)
+    cut = partial(_batches, front, request.body)
+    form = partial(encoded_rows, classes=front.class_names)
     answer = None if arrow else await in_pieces(service, front, request, cut, form)
     read = partial(_read, front, request.body)
     then = partial(_predicted, service, front, request, arrow=arrow)
@@ -159,7 +156,9 @@ def _predicted(
     def response(answers: dict[str, Any]) -> Response:
         if arrow:
             return codec_arrow.response(answers, front.version.kinds)
-        return Response(encode(_row(front, answers)) if batch.single else _rows(front, answers))
+        if batch.single:
+            return Response(encode(_row(front, answers)))
+        return Response(encoded_rows(answers, front.class_names))
 
     return soon_answered(service, front, batch, request, wished, response)
 
@@ -185,36 +184,38 @@ async def _many_instances(service: HandlerContext, front: ModelCodec, request: R
 def _instances_answered(
     service: HandlerContext, front: ModelCodec, request: Request, asked: Instances
 ) -> Answer:
-    if len(asked.instances) == 1 and (request.plain or not tells(request)):
-        row = front.version.read(asked.instances[0])
-        outputs = quick(service, front, row) if row.single else None
-        if outputs is not None:
-            answers_of_row = front.told(outputs)
-            only = [_plain(value) for value in answers_of_row.values()]
-            predictions = only if len(only) == 1 else [_row(front, answers_of_row)]
-            told_row = Response(encode(Predictions(predictions)))
-            front.counts.done(1, perf_counter() - request.started)
-            return told_row
-    batch = batch_of(front, asked.instances, "$.instances")
+    rows = asked.instances
+    row = _batch(front, rows[0], "$.instances[0]") if len(rows) == 1 else None
+    if row is not None and row.single:
+        return predicted(service, front, request, row)
+    batch = batch_of(front, rows, "$.instances")
     if batch.single:
         raise HttpError(
             "each instance is a row of its own",
             where="$.instances[0]",
-            found=type(asked.instances[0]).__name__,
+            found=type(rows[0]).__name__,
             hint="a single row is [[1.0, 2.0]], not [1.0, 2.0]",
         )
+    return predicted(service, front, request, batch)
+
+
+def predicted(service: HandlerContext, front: ModelCodec, request: Request, batch: Batch) -> Answer:
+    """The answer to rows as `predictions`."""
 
     def response(answers: dict[str, Any]) -> Response:
-        return Response(b'{"predictions":%b}' % predictions_of(front, answers))
+        if not batch.single:
+            return Response(b'{"predictions":%b}' % predictions_of(front, answers))
+        made = [_plain(value) for value in answers.values()]
+        return Response(encode(Predictions(made if len(made) == 1 else [_row(front, answers)])))
 
-    wished = ResponseOptions(timeout=timeout({}, request))
-    return answered(service, front, front.call(batch, wished), request, response)
+    wished = NOTHING if request.plain else ResponseOptions(timeout=timeout({}, request))
+    return soon_answered(service, front, batch, request, wished, response)
 
 
 def predictions_of(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
     """Values alone of one output, as of models with a `predict`; objects of several."""
     only = len(answers) == 1
-    return encoded_column(*answers.values()) if only else _rows(front, answers)
+    return encoded_column(*answers.values()) if only else encoded_rows(answers, front.class_names)
 
 
 def batch_of(front: ModelCodec, data: object, where: str = "$") -> Batch:
@@ -230,6 +231,27 @@ def batch_of(front: ModelCodec, data: object, where: str = "$") -> Batch:
     rows = data if len(inputs) > 1 and isinstance(data, list) else []
     if rows and all(isinstance(row, dict) and row.keys() == inputs.keys() for row in rows):
         data = {name: [row[name] for row in rows] for name in inputs}
+    return _batch(front, data, where)
+
+
+def _batch(front: ModelCodec, data: object, where: str) -> Batch:
+    """The batch of rows; numbers that are infinite in float32 are refused, as in tensors."""
+    narrow = front.narrow
+    left = [(where, "", data)] if narrow else []
+    while left:
+        where, column, value = left.pop()
+        if isinstance(value, dict):
+            parts = [(f"{column}.{name}" if column else name, name) for name in value]
+            left += [(f"{where}.{name}", part, value[name]) for part, name in reversed(parts)]
+        elif isinstance(value, list):
+            with suppress(TypeError):  # they are no numbers
+                if max(map(abs, value), default=0.0) < INFINITE:
+                    continue
+            left += [(f"{where}[{at}]", column, each) for at, each in enumerate(value)][::-1]
+        elif isinstance(value, float | int) and INFINITE <= abs(value) < inf and column in narrow:
+            front.version.refused(data)
+            what, found = "a number is more than FP32 holds", repr(value)[:40]
+            raise HttpError(what, where=where, found=found, hint="its largest is 3.4e38")
     return front.version.read(data)
 
 
@@ -264,10 +286,6 @@ def _row(front: ModelCodec, answers: Mapping[str, Any]) -> dict[str, Any]:
     if "probabilities" in made:
         made["probabilities"] = named(made["probabilities"], front.class_names)
     return made
-
-
-def _rows(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
-    return encoded_rows(answers, front.class_names)
 
 
 def _plain(value: object) -> Any:

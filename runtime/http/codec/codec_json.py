@@ -18,90 +18,85 @@ import numpy as np
 from msgspec import UNSET, Raw, Struct, UnsetType
 from numpy.typing import NDArray
 
+from runtime.http.codec import tensors
 from runtime.http.codec.array_pieces import LARGE, ArrayPieces, array_pieces, check_weight, too_deep
 from runtime.http.codec.number_arrays import LEAST_BYTES, ParsedArray, taken_out
 from runtime.http.codec.number_texts import LEAST_NUMBERS, TEXTS, written
-from runtime.http.codec.tensors import (
-    BYTES,
-    DTYPES,
-    FP16,
-    check_count,
-    check_datatype,
-    count,
-    datatype_of,
-    objects,
-)
+from runtime.http.codec.tensors import BYTES, DTYPES, FP16, datatype_of, objects
 from runtime.http.wire.problems import HttpError
 
 Parameters = dict[str, Any]
 
 
-class RequestInput(Struct):
-    """One input tensor of a request."""
+class TensorHead(Struct, gc=False):
+    """A tensor of a request, without its data."""
 
     name: str
     shape: list[int]
     datatype: str
     parameters: Parameters | None = None
+
+
+class RequestInput(TensorHead):
+    """One input tensor of a request."""
+
     data: Raw | UnsetType = UNSET
     """Its text; an array after the native reader has read it."""
 
 
-class LooseInput(Struct):
+class LooseInput(TensorHead):
     """An input from text with bare NaN or Infinity; its data is decoded already."""
 
-    name: str
-    shape: list[int]
-    datatype: str
-    parameters: Parameters | None = None
     data: Any = UNSET
 
 
-class RequestOutput(Struct):
+class QuickInput(TensorHead, kw_only=True):
+    """An input of plain numbers."""
+
+    data: list[float]
+
+
+class RequestOutput(Struct, gc=False):
     """One output that a request asks for."""
 
     name: str
     parameters: Parameters | None = None
 
+    @property
+    def is_text(self) -> bool:
+        """True if its parameters say that it is wanted as JSON, and nothing else."""
+        told = self.parameters or {}
+        return len(told) == 1 and told.get("binary_data") is False
 
-class InferRequest(Struct):
+
+class RequestWishes(Struct, gc=False):
+    """A request for inference, without its inputs."""
+
+    id: str | None = None
+    parameters: Parameters | None = None
+    outputs: list[RequestOutput] | None = None
+
+
+class InferRequest(RequestWishes, kw_only=True):
     """The body of a request for inference."""
 
     inputs: list[RequestInput]
-    id: str | None = None
-    parameters: Parameters | None = None
-    outputs: list[RequestOutput] | None = None
 
 
-class LooseRequest(Struct):
+class LooseRequest(RequestWishes, kw_only=True):
     """A request from text with bare NaN or Infinity."""
 
     inputs: list[LooseInput]
-    id: str | None = None
-    parameters: Parameters | None = None
-    outputs: list[RequestOutput] | None = None
 
 
-class QuickInput(Struct, gc=False):
-    """An input of plain numbers."""
-
-    name: str
-    shape: list[int]
-    datatype: str
-    data: list[float]
-    parameters: Parameters | None = None
-
-
-class QuickRequest(Struct, gc=False):
+class QuickRequest(RequestWishes, kw_only=True):
     """The common form of a request: plain numbers of one input, decoded in one step."""
 
     inputs: tuple[QuickInput]
-    id: str | None = None
-    parameters: Parameters | None = None
-    outputs: list[RequestOutput] | None = None
 
 
 Envelope = InferRequest | LooseRequest
+AnyInput = RequestInput | LooseInput
 
 _envelope = msgspec.json.Decoder(InferRequest)
 _anything = msgspec.json.Decoder()
@@ -228,28 +223,28 @@ def refused(problem: msgspec.ValidationError, where: str = "$") -> HttpError:
 # --- tensors in ----------------------------------------------------------------------------------
 
 
-def values(item: RequestInput | LooseInput, where: str) -> NDArray[Any]:
+def values(item: AnyInput, where: str) -> NDArray[Any]:
     """The data of an input as an array in its shape."""
-    check_datatype(item.datatype, where)
+    tensors.check_datatype(item.datatype, where)
     if item.datatype == FP16:
         raise HttpError(
             "FP16 has no form in JSON", where=where, hint="send FP32, or raw tensors as binary data"
         )
     if item.data is UNSET:
         raise HttpError("this input has no data", where=where)
-    count(item.shape, where)
+    tensors.count(item.shape, where)
     if isinstance(item.data, ArrayPieces):
         array = _joined(item, item.data, f"{where}.data")
-        check_count(len(array), item.shape, where)
+        tensors.check_count(len(array), item.shape, where)
         return array.reshape(item.shape)
     if isinstance(item.data, np.ndarray):
         return _as_type(item.data, DTYPES[item.datatype], f"{where}.data").reshape(item.shape)
     flat = _data_list(item, item.shape, f"{where}.data")
-    check_count(len(flat), item.shape, where)
+    tensors.check_count(len(flat), item.shape, where)
     return as_array(flat, item.datatype, item.shape, f"{where}.data")
 
 
-def _joined(item: RequestInput | LooseInput, pieces: ArrayPieces, where: str) -> NDArray[Any]:
+def _joined(item: AnyInput, pieces: ArrayPieces, where: str) -> NDArray[Any]:
     """Values, decoded in pieces, between which other threads can have the GIL."""
     arrays: list[NDArray[Any]] = []
     shape, count = [-1, *item.shape[1:]], 0
@@ -266,7 +261,7 @@ def _joined(item: RequestInput | LooseInput, pieces: ArrayPieces, where: str) ->
 
 
 def _data_list(
-    item: RequestInput | LooseInput, shape: Sequence[int], where: str, piece: bytes | None = None
+    item: AnyInput, shape: Sequence[int], where: str, piece: bytes | None = None
 ) -> list[Any]:
     """The data, or a piece of it, as one flat list; a number of rows of -1 is any."""
     decoder = _decoders[item.datatype]

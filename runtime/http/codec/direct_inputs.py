@@ -19,11 +19,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from flour.data.batch import Batch, Form, row_batch
-from runtime.http.codec.codec_json import Parameters, RequestOutput
+from runtime.http.codec.codec_json import RequestWishes, TensorHead
 from runtime.http.codec.tensors import BYTES, DTYPES, datatype_of
 from runtime.service.version import ModelVersion
 
@@ -101,23 +100,16 @@ _EXACT = 1 << 53
 _INT64 = 1 << 63
 
 
-class CellDecoder(Struct, gc=False):
+class CellDecoder(TensorHead, kw_only=True):
     """An input of one value for each row."""
 
-    name: str
-    shape: list[int]
-    datatype: str
     data: list[str | float | int | bool | None]
-    parameters: Parameters | None = None
 
 
-class Cells(Struct, gc=False):
+class Cells(RequestWishes, kw_only=True):
     """A request whose inputs all are."""
 
     inputs: list[CellDecoder]
-    id: str | None = None
-    parameters: Parameters | None = None
-    outputs: list[RequestOutput] | None = None
 
 
 _decode = msgspec.json.Decoder(Cells).decode
@@ -144,15 +136,14 @@ class RowDecoder:
         """True if there is anything that it could read."""
         return self._count > 0
 
-    def read(self, body: bytes | memoryview) -> tuple[Batch, str | None] | None:
-        """The rows and the id of a request that wishes nothing else; None for others."""
+    def read(self, body: bytes | memoryview) -> tuple[Batch, RequestWishes] | None:
+        """The rows of a request and the rest of it; None for those with parameters, and others."""
         try:
             asked = _decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return None
         cells = asked.inputs
-        wishes = asked.parameters or asked.outputs is not None
-        if (len(cells) != self._count and not self._read) or wishes or not cells:
+        if (len(cells) != self._count and not self._read) or asked.parameters or not cells:
             return None
         rows = len(cells[0].data)
         shapes = [rows], [rows, 1]
@@ -160,12 +151,12 @@ class RowDecoder:
             return None
         if rows != 1:
             block = self._block(cells) if rows else None
-            return None if block is None else (block, asked.id)
+            return None if block is None else (block, asked)
         row = self._text_of(*cells) if self._text else self._row(cells)
         if row is None:
             return None
         try:
-            return self._version.reader.read(row), asked.id
+            return self._version.reader.read(row), asked
         except Exception:
             self._version.refused(row)
             raise

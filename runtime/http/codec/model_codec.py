@@ -21,55 +21,30 @@ from numpy.typing import NDArray
 from flour.core.errors import FlourError
 from flour.core.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
 from flour.data.batch import Batch, Form, row_batch
-from runtime.http.codec import codec_binary, codec_json
+from runtime.http.codec import codec_binary, codec_json, tensors
 from runtime.http.codec.array_pieces import LARGE
-from runtime.http.codec.codec_json import (
-    Envelope,
-    LooseInput,
-    QuickRequest,
-    RequestInput,
-    encode,
-    encoded_values,
-    tensor_head,
-)
+from runtime.http.codec.codec_json import Envelope, encode, encoded_values, tensor_head
 from runtime.http.codec.content import TABLE, TABLE_JSON, columns, content_type, read, written
 from runtime.http.codec.direct_inputs import DirectInputs, RowDecoder
 from runtime.http.codec.number_texts import LEAST_NUMBERS
-from runtime.http.codec.response_options import (
-    NOTHING,
-    OutputOptions,
-    ResponseOptions,
-    response_options,
-)
+from runtime.http.codec.response_options import NOTHING, OutputOptions, ResponseOptions
 from runtime.http.codec.signature import TensorSpec, call_data, specs
-from runtime.http.codec.tensors import (
-    BYTES,
-    DTYPES,
-    RequestTensor,
-    datatype_of,
-    objects,
-    top_classes,
-)
-from runtime.http.wire.messages import (
-    HEADER_LENGTH,
-    JSON,
-    OCTETS,
-    PARITY_OF,
-    PLAN_HEADER,
-    Request,
-    Response,
-)
+from runtime.http.codec.tensors import BYTES, DTYPES, RequestTensor, datatype_of, objects
+from runtime.http.wire import messages
+from runtime.http.wire.messages import HEADER_LENGTH, JSON, OCTETS, Request, Response
 from runtime.http.wire.problems import HttpError
 from runtime.service.answerers import InferCall
 from runtime.service.entry import Outputs
 from runtime.service.version import ModelVersion
 
-_quick = msgspec.json.Decoder(QuickRequest)
+_quick = msgspec.json.Decoder(codec_json.QuickRequest)
 _ARRAY, _OBJECT = np.ndarray, np.dtype(object)
 #: The first number that is infinite in float32.
-_INFINITE = 2.0**128 - 2.0**103
+INFINITE = 2.0**128 - 2.0**103
 #: The name, datatype, dtype and sizes of a row of an output.
 DenseOutput = tuple[str, str, np.dtype[Any], tuple[int, ...]]
+#: Choices of outputs that codecs are kept for.
+_MOST_NARROWED = 64
 #: The outputs of classifiers, regressors and transformers that `predict` or `transform` returns.
 _PREDICTED = ("label", "value", "features")
 
@@ -101,7 +76,7 @@ class ModelCodec:
 
     __slots__ = (
         *("block", "class_names", "counts", "dense", "direct", "inputs", "messages", "origin"),
-        *("_predicting", "outputs", "places", "prefix", "quick_type", "quick_width", "row"),
+        *("_narrowed", "narrow", "outputs", "places", "prefix", "quick_type", "quick_width", "row"),
         *("rows", "usual", "version"),
     )
 
@@ -112,6 +87,9 @@ class ModelCodec:
         self.version, self.counts = version, CallCounts()
         self.inputs: tuple[TensorSpec, ...] = specs(version.inputs, inputs=True)
         self.outputs: tuple[TensorSpec, ...] = specs(version.kinds, inputs=False)
+        #: The inputs, or columns, whose numbers become float32; and "" if there are no others.
+        self.narrow = {each.name for each in self.inputs if each.datatype == "FP32"}
+        self.narrow |= {""} if len(self.narrow) == len(self.inputs) else set()
         #: The text of each class, where the program has a label for each.
         self.class_names = tuple(
             label if isinstance(label, str) else encode(label).decode()
@@ -121,14 +99,10 @@ class ModelCodec:
         self.prefix = encode(names)[:-1]
         #: What is answered to those who name no outputs; None for everything.
         self.usual = _usual(version)
-        #: Where that is among the outputs; None for everything.
-        self.places = None if self.usual is None else tuple(map(version.outputs.index, self.usual))
-        #: The answers to one row and to several, with places for the id and for each output; empty
-        #: where an output is no array.
-        self.dense = _dense(version, self.usual or version.outputs)
-        self.row = self.block = b""
-        if self.dense:
-            self.row, self.block = (_template(self.prefix, self.dense, rows) for rows in (1, None))
+        #: Where they are among the outputs, None for everything; their form, and the answers to one
+        #: row and to several, with places for the id and for each: empty where one is no array.
+        form = _form(version, self.prefix, self.usual or version.outputs)
+        self.places, self.dense, self.row, self.block = form
         kind = next(iter(version.inputs.values()))
         numbers = len(version.inputs) == 1 and isinstance(kind, Vector) and kind.dtype in FLOATS
         numbers = numbers and is_dense(kind) and all(map(is_dense, version.kinds.values()))
@@ -143,51 +117,75 @@ class ModelCodec:
         self.origin: tuple[tuple[str, str], ...] = ()
         #: The codecs of gRPC, made for the first call.
         self.messages: tuple[ModelCodec, ...] = ()
-        self._predicting: ModelCodec | None = None
+        #: This codec by outputs that were named; under (), that of `predicting`.
+        self._narrowed: dict[tuple[str, ...], ModelCodec] = {}
 
     @property
     def predicting(self) -> ModelCodec:
         """This codec for those who expect what `predict` returned, unless a note names outputs."""
-        found = [name for name in _PREDICTED if name in self.version.kinds]
-        if not found or self.version.notes.get("default_outputs"):
-            return self
-        if self._predicting is None:
-            self._predicting = self.answering((found[0],))
-        return self._predicting
+        made = self._narrowed.get(())
+        if made is None:
+            found = [name for name in _PREDICTED if name in self.version.kinds]
+            noted = not found or self.version.notes.get("default_outputs")
+            made = self._narrowed[()] = self if noted else self.answering((found[0],))
+        return made
 
     def answering(self, outputs: tuple[str, ...]) -> ModelCodec:
-        """This codec for those who want these outputs."""
-        made = copy(self)
-        made.usual, made.places = outputs, tuple(map(self.version.outputs.index, outputs))
+        """This codec for those who want these outputs, in this order; some are kept."""
+        made = self._narrowed.get(outputs)
+        if made is None:
+            made, kinds = copy(self), {name: self.version.kinds[name] for name in outputs}
+            made.usual, made.outputs = outputs, specs(kinds, inputs=False)
+            form = _form(self.version, self.prefix, outputs)
+            made.places, made.dense, made.row, made.block = form
+            if len(self._narrowed) >= _MOST_NARROWED:
+                self._narrowed.clear()
+            self._narrowed[outputs] = made
         return made
+
+    def _naming(self, outputs: Sequence[codec_json.RequestOutput]) -> ModelCodec | None:
+        """This codec for outputs that are named to be answered as JSON; None for other wishes."""
+        names = tuple([each.name for each in outputs if not each.parameters or each.is_text])
+        if len(names) < len(outputs):
+            return None
+        made = self._narrowed.get(names)
+        if made is None and len({*names}) == len(names) and {*names} <= self.version.kinds.keys():
+            made = self.answering(names)
+        return made if made is not None and made.dense else None
 
     # --- requests ----------------------------------------------------------------------------
 
-    def quick(self, request: Request) -> tuple[Batch, str | None] | None:
-        """The rows and the id of a request without options; None for others."""
-        if self.rows is not None:
-            return self.rows.read(request.body)
+    def quick(self, request: Request) -> tuple[ModelCodec, Batch, str | None] | None:
+        """The codec of the answer, the rows and the id of a usual request; None for others."""
+        body = request.body
+        found = self._vectors(body) if self.rows is None else self.rows.read(body)
+        if found is None:
+            return None
+        batch, asked = found
+        front = self._naming(asked.outputs) if asked.outputs else self
+        return None if front is None else (front, batch, asked.id)
+
+    def _vectors(self, body: bytes | memoryview) -> tuple[Batch, codec_json.RequestWishes] | None:
+        """The rows of a request that are numbers of the one input, and the rest of it."""
         try:
-            asked = _quick.decode(request.body)
+            asked = _quick.decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return None  # the long way says what is wrong, if anything is
-        if asked.parameters or asked.outputs is not None:
-            return None
         (item,) = asked.inputs
-        if item.datatype != self.quick_type or item.parameters:
+        if item.datatype != self.quick_type or item.parameters or asked.parameters:
             return None
-        if item.datatype == "FP32" and max(map(abs, item.data), default=0.0) >= _INFINITE:
+        if item.datatype == "FP32" and max(map(abs, item.data), default=0.0) >= INFINITE:
             return None
         batch = self.numbers(item.shape, item.data)  # msgspec has looked at every value
-        return None if batch is None else (batch, asked.id)
+        return None if batch is None else (batch, asked)
 
     def numbers(self, shape: Sequence[int], data: list[float]) -> Batch | None:
         """The row or block of the one input of numbers; None if the shape is another."""
         width = self.quick_width
-        if len(shape) != 2 or shape[1] != width or shape[0] * width != len(data) or shape[0] < 1:
-            return None
-        if shape[0] == 1:
+        if len(data) == width and shape == [1, width]:
             return row_batch(data)
+        if len(shape) != 2 or shape[1] != width or shape[0] * width != len(data) or shape[0] < 2:
+            return None
         array = np.array(data, DTYPES[self.quick_type]).reshape(shape)
         return Batch(Form.ARRAYS, array, len(array), single=False)
 
@@ -217,7 +215,7 @@ class ModelCodec:
         except Exception:
             self.version.refused(self._loose(asked) if told is None else told)
             raise
-        wished = response_options(asked, request)
+        wished = ResponseOptions.of(asked, request)
         return self.call(batch, wished), wished
 
     def _loose(self, asked: Envelope) -> object:
@@ -228,7 +226,7 @@ class ModelCodec:
 
     def _tensors(self, asked: Envelope, reader: codec_binary.TensorReader) -> list[RequestTensor]:
         common = content_type(asked.parameters, "$")
-        items: Sequence[RequestInput | LooseInput] = asked.inputs
+        items: Sequence[codec_json.AnyInput] = asked.inputs
         tensors = []
         for index, item in enumerate(items):
             where = f"$.inputs[{index}]"
@@ -293,7 +291,9 @@ class ModelCodec:
         self, request: Request, batch: Batch, answers: Outputs, name: str | None
     ) -> Response:
         """The answer to a request without options, which is counted."""
-        text = (self.encode_row if batch.single else self.encode_block)(answers, name)
+        places = self.places
+        chosen = answers if places is None else tuple([answers[index] for index in places])
+        text = (self.encode_row if batch.single else self.encode_block)(chosen, name)
         if not text:
             text = self.encode(self.told(answers), ResponseOptions(id=name)).body
         self.counts.done(batch.rows, perf_counter() - request.started)
@@ -302,18 +302,14 @@ class ModelCodec:
     def encode_row(self, answers: Outputs, name: str | None) -> bytes:
         """The answer to one row: the bytes that are known before, with the values in between."""
         values = [b"" if name is None else b',"id":' + encode(name)]
-        if self.places is not None:
-            answers = tuple(answers[index] for index in self.places)
-        # Vectors are arrays, anything else is a value of Python's.
-        values += [encode(v.tolist() if type(v) is _ARRAY else v) for v in answers]
+        for value in answers:  # vectors are arrays, anything else is a value of Python's
+            values.append(encode(value.tolist() if type(value) is _ARRAY else value))  # noqa: PERF401 (slower)
         return self.row % tuple(values)
 
     def encode_block(self, answers: Outputs, name: str | None) -> bytes:
         """The answer to some rows; empty where an output is not as the program says."""
         if not self.block:
             return b""
-        if self.places is not None:
-            answers = tuple(answers[index] for index in self.places)
         values: list[Any] = [b"" if name is None else b',"id":' + encode(name)]
         for value, (_, _, dtype, sizes) in zip(answers, self.dense):  # noqa: B905 (it is hot)
             if type(value) is not _ARRAY or value.dtype != dtype or value.shape[1:] != sizes:
@@ -367,16 +363,17 @@ class ModelCodec:
         for wish in wanted:
             array = arrays[wish.name]
             if wish.classes:
-                array = top_classes(array, wish.classes, self.version.classes)
+                array = tensors.top_classes(array, wish.classes, self.version.classes)
             for name, values, kind in self._parts(wish, array, wished.content):
                 yield wish.binary, name, values, kind
 
     def _origin(self) -> tuple[tuple[str, str], ...]:
+        plan = messages.PLAN_HEADER, self.version.digest
         with suppress(FlourError):  # no answer depends on what is known of the training
             stands_for = str(self.version.training.get("parity_of", ""))
             if stands_for.isalnum() and stands_for.isascii():
-                return (PLAN_HEADER, self.version.digest), (PARITY_OF, stands_for)
-        return ((PLAN_HEADER, self.version.digest),)
+                return plan, (messages.PARITY_OF, stands_for)
+        return (plan,)
 
     def _parts(
         self, wish: OutputOptions, array: NDArray[Any], content: str | None
@@ -411,7 +408,7 @@ class ModelCodec:
                 yield before + name, _array(value)
 
 
-def _rows_of(item: RequestInput | LooseInput) -> list[Any]:
+def _rows_of(item: codec_json.AnyInput) -> list[Any]:
     """Return a value or a list for each row of a tensor that cannot be read."""
     data, rows = item.data, item.shape[0] if item.shape else 1
     if isinstance(data, msgspec.Raw) and len(memoryview(data)) <= LARGE:
@@ -477,6 +474,16 @@ def _dense(version: ModelVersion, names: Sequence[str]) -> list[DenseOutput]:
         (each.name, each.datatype, DTYPES.get(each.datatype, _OBJECT), each.shape[1:])
         for each in found
     ]
+
+
+def _form(
+    version: ModelVersion, prefix: bytes, names: tuple[str, ...]
+) -> tuple[tuple[int, ...] | None, list[DenseOutput], bytes, bytes]:
+    """The places of outputs, None for all as they are, their form and templates of answers."""
+    places = None if names == version.outputs else tuple(map(version.outputs.index, names))
+    dense = _dense(version, names)
+    row, block = [_template(prefix, dense, rows) if dense else b"" for rows in (1, None)]
+    return places, dense, row, block
 
 
 def _template(prefix: bytes, outputs: Sequence[DenseOutput], rows: int | None) -> bytes:

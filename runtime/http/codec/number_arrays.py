@@ -5,9 +5,10 @@
 
 Large bodies are nearly all numbers. Decoded as Python objects they take several times their size
 and keep the GIL, so that no other request of the process is answered meanwhile; here a number goes
-from its text into its place in an array. The numbers are those of Python's `float`, to the last
-bit. Whatever else there is (other values, uneven rows, numbers of more than 19 digits or out of
-range, mistakes) is left to the general decoder: it gives the same answer, or says what is wrong.
+from its text into its place in an array. The numbers are floats of what Python's `json` reads, to
+the last bit. Whatever else there is (other values, uneven rows, numbers of more than 19 digits or
+out of range, mistakes) is left to the general decoder: it gives the same answer, or says what is
+wrong.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ def json_numbers(params, io, n, scratch):
             if digits > 1:
                 return 1
             digits = 0
+            if c != 46 and c != 101 and c != 69:
+                sign = uint64(0)
         if c == 46:
             at += 1
             start = at

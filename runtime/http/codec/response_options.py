@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.http.codec.codec_json import Envelope, LooseInput, RequestInput, RequestOutput
+from runtime.http.codec.codec_json import AnyInput, Envelope, RequestOutput
 from runtime.http.codec.content import common_type, content_type
 from runtime.http.wire.messages import HEADER_LENGTH, TIMEOUT_HEADER, Request
 from runtime.http.wire.problems import HttpError
@@ -41,28 +41,28 @@ class ResponseOptions:
     attribution: Mapping[str, Any] | None = None
     """The attribution that a request's `explain` asks for."""
 
+    @classmethod
+    def of(cls, asked: Envelope, request: Request) -> ResponseOptions:
+        """The options of a decoded request. Unknown parameters are ignored."""
+        parameters = asked.parameters or {}
+        binary = _flag(parameters, "binary_data_output", "$")
+        items: Sequence[AnyInput] = asked.inputs
+        inputs = [content_type(each.parameters, f"$.inputs[{at}]") for at, each in enumerate(items)]
+        return cls(
+            id=asked.id,
+            outputs=_outputs(asked.outputs, binary=binary) if asked.outputs else None,
+            binary=binary,
+            timeout=timeout(parameters, request),
+            priority=_priority(parameters),
+            content=common_type([content_type(parameters, "$"), *inputs]),
+            explain=_explain(parameters),
+        )
+
 
 NOTHING = ResponseOptions()
 #: The priority of requests that have none.
 _USUAL = 8
 _LENGTH, _TIMEOUT = HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()
-
-
-def response_options(asked: Envelope, request: Request) -> ResponseOptions:
-    """The options of a decoded request. Unknown parameters are ignored."""
-    parameters = asked.parameters or {}
-    binary = _flag(parameters, "binary_data_output", "$")
-    items: Sequence[RequestInput | LooseInput] = asked.inputs
-    inputs = [content_type(each.parameters, f"$.inputs[{at}]") for at, each in enumerate(items)]
-    return ResponseOptions(
-        id=asked.id,
-        outputs=_outputs(asked.outputs, binary=binary) if asked.outputs else None,
-        binary=binary,
-        timeout=timeout(parameters, request),
-        priority=_priority(parameters),
-        content=common_type([content_type(parameters, "$"), *inputs]),
-        explain=_explain(parameters),
-    )
 
 
 def _explain(parameters: Mapping[str, Any]) -> str | None:

@@ -16,23 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.data.batch import Batch, row_batch
-from runtime.http.codec import codec_binary
+from runtime.http.codec import codec_binary, tensors
 from runtime.http.codec.codec_arrow import ARROW
 from runtime.http.codec.codec_json import InferRequest, RequestInput, RequestOutput, encode
 from runtime.http.codec.content import TABLE, content_type, read
 from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.codec.response_options import ResponseOptions
 from runtime.http.codec.signature import TensorSpec
-from runtime.http.codec.tensors import (
-    BYTES,
-    DTYPES,
-    FP16,
-    RequestTensor,
-    check_count,
-    check_datatype,
-    datatype_of,
-    objects,
-)
+from runtime.http.codec.tensors import BYTES, DTYPES, FP16, RequestTensor, datatype_of, objects
 from runtime.http.grpc.schemas import message_class, parsed
 from runtime.http.wire.hpack import varint
 from runtime.http.wire.messages import GRPC, JSON, Request, Response
@@ -165,15 +156,15 @@ class MessageCodec(ModelCodec):
 
     # --- requests ----------------------------------------------------------------------------
 
-    def quick(self, request: Request) -> tuple[Batch, str | None] | None:
-        """The row or block and the id of a call without options; None for others."""
+    def quick(self, request: Request) -> tuple[ModelCodec, Batch, str | None] | None:
+        """The codec, the row or block and the id of a call without options; None for others."""
         message = request.message
         if type(message) is Beginning:
             fits = message.datatype == self.quick_type and message.shape == self._shape
             body = request.body
             row = fits and list(self._row.unpack_from(body, len(body) - self._row.size))
             # Numbers that are not finite are for the usual way to judge.
-            return (row_batch(row), None) if row and isfinite(sum(row)) else None
+            return (self, row_batch(row), None) if row and isfinite(sum(row)) else None
         inputs = message.inputs
         if len(inputs) != 1 or message.parameters or message.outputs:
             return None
@@ -182,7 +173,7 @@ class MessageCodec(ModelCodec):
             return None
         values = self._row_of(item, message.raw_input_contents)
         batch = self.numbers(item.shape, values) if isfinite(sum(values)) else None
-        return None if batch is None else (batch, message.id or None)
+        return None if batch is None else (self, batch, message.id or None)
 
     def _row_of(self, item: _CallTensor, raw: Sequence[bytes]) -> list[float]:
         """The numbers of an input; none if they are raw, and not one row."""
@@ -198,15 +189,15 @@ class MessageCodec(ModelCodec):
         message = request.message
         if type(message) is Beginning:
             message = parsed(REQUEST, request.body)
+        wished = [RequestOutput(each.name, _values(each.parameters)) for each in message.outputs]
         asked = InferRequest(
-            [
+            message.id or None,
+            _values(message.parameters),
+            wished or None,
+            inputs=[
                 RequestInput(each.name, [*each.shape], each.datatype, _values(each.parameters))
                 for each in message.inputs
             ],
-            message.id or None,
-            _values(message.parameters),
-            [RequestOutput(each.name, _values(each.parameters)) for each in message.outputs]
-            or None,
         )
         return self.read(asked, request, lambda: _tensors(asked, message))
 
@@ -214,8 +205,6 @@ class MessageCodec(ModelCodec):
 
     def encode_row(self, answers: tuple[Any, ...], name: str | None) -> bytes:
         """The answer to one row: what is known before, with the values in between."""
-        if self.places is not None:
-            answers = tuple(answers[index] for index in self.places)
         parts = [write(value) for write, value in zip(self._writers, answers, strict=True)]
         if name is not None:
             parts.append(field(3, name.encode()))
@@ -348,7 +337,7 @@ def _tensors(asked: InferRequest, message: InferMessage) -> list[RequestTensor]:
 
 
 def _typed(item: RequestInput, told: _CallTensor, where: str) -> NDArray[Any]:
-    check_datatype(item.datatype, where)
+    tensors.check_datatype(item.datatype, where)
     if item.datatype == FP16:
         raise _untyped(where)
     name, _ = _FIELDS[item.datatype]
@@ -361,7 +350,7 @@ def _typed(item: RequestInput, told: _CallTensor, where: str) -> NDArray[Any]:
             found=", ".join(filled),
         )
     data = getattr(contents, name)
-    check_count(len(data), item.shape, where)
+    tensors.check_count(len(data), item.shape, where)
     if item.datatype == BYTES:
         texts = [codec_binary.text(each, where, at) for at, each in enumerate(data)]
         return objects(texts, item.shape)

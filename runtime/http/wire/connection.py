@@ -188,12 +188,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _parse(self, data: bytes) -> None:
         if self._state is IDLE:
-            known = self._server.known.get(data[: data.find(b"\r\n\r\n") + 4])
+            known = self._server.known.find(data)
             waited = self._now - self._since
             late = waited > 0 and self._app.is_late(waited, None)
             if known is not None and known.size == len(data) and not late:  # it needs no parser
                 self._asked, self._started, self._waited = True, self._now, waited
-                request = Request(*known[2:], data[known.end :], self._now - waited)
+                request = Request(*known[2:], data[len(known.head) :], self._now - waited)
                 request.plain, request.peer, request.waited = True, self._peer, waited
                 request.certified = self._certified
                 self._answer(request, keep=True)
@@ -462,8 +462,8 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines((head, body))
         else:
             self._write(head + body)
-        if self._app.observers:
-            self._app.observed(request, response, perf_counter() - request.started)
+        for observer in self._app.observers:
+            observer(request, response, perf_counter() - request.started)
 
     def _flush(self, out: list[bytes]) -> None:
         """Write answers that were collected to be sent together."""

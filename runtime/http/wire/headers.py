@@ -96,8 +96,7 @@ def _analyse(key: tuple[bytes, ...]) -> Spelling:
 class KnownHead(NamedTuple):
     """The head of a request that was read by the parser: the same bytes mean the same again."""
 
-    end: int
-    """The number of its bytes; the body begins there."""
+    head: bytes
     size: int
     """The number of bytes of the whole request."""
     method: str
@@ -109,6 +108,14 @@ class KnownHead(NamedTuple):
 class KnownHeads(dict[bytes, KnownHead]):
     """Heads of a server's requests by their bytes."""
 
+    _last: KnownHead | None = None
+
+    def find(self, data: bytes) -> KnownHead | None:
+        """The head that a request begins with, if it is known: most often that of the last one."""
+        if self._last is None or not data.startswith(self._last.head):
+            self._last = self.get(data[: data.find(b"\r\n\r\n") + 4])
+        return self._last
+
     def keep(self, data: bytes, request: Request) -> None:
         """Keep the head of a request whose bytes are exactly these, if it is a short one."""
         end = len(data) - len(request.body)
@@ -118,7 +125,7 @@ class KnownHeads(dict[bytes, KnownHead]):
                 self.clear()
             headers = MappingProxyType(request.headers)
             address = request.method, request.path, request.query
-            self[data[:end]] = KnownHead(end, len(data), *address, headers)
+            self[data[:end]] = KnownHead(data[:end], len(data), *address, headers)
 
 
 def repeated(head: bytes) -> str:
@@ -158,6 +165,8 @@ def misframed(found: str, status: int = 400) -> Response:
     return refusal(f"{what} (found: {found})", status)
 
 
+#: The ends of heads of short answers, by the number of their bytes.
+_ENDS = [b"%d\r\n\r\n" % size for size in range(2048)]
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -180,8 +189,11 @@ class Heads:
     def head(self, response: Response, *, close: bool) -> bytes:
         """The head of a response; `close` if it is the last one of its connection."""
         if response.status == 200 and response.content_type is JSON and not response.headers:
+            size = len(response.body)
+            if size < len(_ENDS) and not close:
+                return self._usual + _ENDS[size]
             end = b"\r\nconnection: close\r\n\r\n" if close else b"\r\n\r\n"
-            return b"%b%d%b" % (self._usual, len(response.body), end)
+            return b"%b%d%b" % (self._usual, size, end)
         if response is LATE and not close:
             self._late = self._late or self._any(response, close=False)
             return self._late

@@ -340,8 +340,8 @@ class Http2Stream:
     def observed(self, request: Request, response: Response) -> None:
         """Tell the observers of an answer that is on its way."""
         app = self.carrier.app
-        if app.observers:
-            app.observed(request, response, perf_counter() - request.started)
+        for observer in app.observers:
+            observer(request, response, perf_counter() - request.started)
 
     def name_of(self, request: Request, response: Response) -> bytes:
         """The header with the id of a request, where its answer has it."""

@@ -120,9 +120,6 @@ class App(Protocol):
     def is_late(self, waited: float, deadline: bytes | None) -> bool:
         """True if a request will be refused, as it was unread for so long."""
 
-    def observed(self, request: Request, response: Response, seconds: float) -> None:
-        """Called when a response has been handed to the system."""
-
 
 class Connected(Protocol):
     """A connection, as the server knows it."""

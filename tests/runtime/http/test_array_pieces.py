@@ -57,12 +57,7 @@ def test_pieces_are_the_whole(size: int, instances: bool, rows: list[Any], space
 @pytest.mark.parametrize(
     "body",
     [
-        b"[[1]",
-        b'[["a]]',
-        b"[[1]] 2",
-        b'{"instances": [[1]]',
-        b"",
-        b'[{"a": 1]}',
+        *(b"[[1]", b'[["a]]', b"[[1]] 2", b'{"instances": [[1]]', b"", b'[{"a": 1]}'),
         b'{"a": [1}, "b": 2]',
     ],
 )

@@ -61,12 +61,9 @@ def test_an_answer_says_what_each_column_added(
 @pytest.mark.parametrize(
     ("model", "rows", "explain", "status", "said"),
     [
-        ("trees", 1, 1, 400, "explain is true"),
-        ("trees", 1, "", 400, "explain is true"),
-        ("trees", 1, "score", 400, "no output 'score'"),
-        ("trees", 1, "label", 400, "no number"),
-        ("near", 1, True, 400, "no exact attribution"),
-        ("trees", 101, True, 400, "100 rows"),
+        *(("trees", 1, each, 400, "explain is true") for each in (1, "")),
+        *(("trees", 1, "score", 400, "no output 'score'"), ("trees", 1, "label", 400, "no number")),
+        *(("near", 1, True, 400, "no exact attribution"), ("trees", 101, True, 400, "100 rows")),
     ],
 )
 def test_what_cannot_be_explained_is_an_error_of_the_client(

@@ -34,7 +34,7 @@ def packed(inputs: list[dict[str, Any]], *raw: bytes, **more: Any) -> tuple[byte
     return head + b"".join(raw), {LENGTH: str(len(head))}
 
 
-def raw_tensor(name: str, datatype: str, shape: list[int], size: int) -> dict[str, Any]:
+def raw_tensor(name: str, datatype: str, shape: list[int], size: int | str) -> dict[str, Any]:
     known = {"binary_data_size": size}
     return {"name": name, "datatype": datatype, "shape": shape, "parameters": known}
 
@@ -118,21 +118,14 @@ ROW = np.arange(4.0).tobytes()
         (raw_tensor("x", "FP64", [1, 4], 32), ROW[:-1], None),
         (raw_tensor("x", "FP64", [1, 4], 32), ROW + b"x", None),
         (raw_tensor("x", "FP64", [1, 4], 24), ROW[:24], None),
-        (raw_tensor("x", "FP64", [2, 4], 32), ROW, None),
-        (raw_tensor("x", "FP64", [1 << 40, 1 << 40], 32), ROW, None),
-        (raw_tensor("x", "FP64", [1, -4], 32), ROW, None),
+        *((raw_tensor("x", "FP64", at, 32), ROW, None) for at in ([2, 4], [1 << 40] * 2, [1, -4])),
         (raw_tensor("x", "FP64", [1, 4], -1), ROW, None),
-        (
-            {**raw_tensor("x", "FP64", [1, 4], 0), "parameters": {"binary_data_size": "32"}},
-            ROW,
-            None,
-        ),
+        (raw_tensor("x", "FP64", [1, 4], "32"), ROW, None),
         (raw_tensor("x", "NONE", [1, 4], 32), ROW, None),
-        (raw_tensor("x", "FP64", [1, 4], 32), ROW, "9999"),
-        (raw_tensor("x", "FP64", [1, 4], 32), ROW, "-1"),
-        (raw_tensor("x", "FP64", [1, 4], 32), ROW, "10"),
-        (raw_tensor("x", "FP64", [1, 4], 32), ROW, "twelve"),
-        (raw_tensor("x", "FP64", [1, 4], 32), ROW, "9" * 30),
+        *(
+            (raw_tensor("x", "FP64", [1, 4], 32), ROW, size)
+            for size in ("9999", "-1", "10", "twelve", "9" * 30)
+        ),
         (raw_tensor("x", "BYTES", [1], 6), b"\x04\x00\x00\x00ab", None),
         (raw_tensor("x", "BYTES", [1], 3), b"\x04\x00\x00", None),
         (raw_tensor("x", "BYTES", [2], 5), b"\x01\x00\x00\x00a", None),
@@ -226,13 +219,8 @@ def test_packed_requests_that_are_wrong(
 @pytest.mark.parametrize(
     ("accepted", "used"),
     [
-        ("gzip", "gzip"),
-        ("deflate", "deflate"),
-        ("gzip;q=0, deflate;q=0.5", "deflate"),
-        ("br, *", "gzip"),
-        ("br", None),
-        ("gzip;q=nonsense", None),
-        ("", None),
+        *(("gzip", "gzip"), ("deflate", "deflate"), ("gzip;q=0, deflate;q=0.5", "deflate")),
+        *(("br, *", "gzip"), ("br", None), ("gzip;q=nonsense", None), ("", None)),
     ],
 )
 def test_large_answers_are_packed(house: House, accepted: str, used: str | None) -> None:

@@ -48,11 +48,8 @@ def number(value: int) -> bytes:
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("GET", "/v2", b""),
-        ("GET", "/v2/health/live", b""),
-        ("GET", "/v2/models/iris", b""),
-        ("GET", "/openapi.json", b""),
-        ("GET", "/nowhere?at=all", b""),
+        *(("GET", f"/v2{path}", b"") for path in ("", "/health/live", "/models/iris")),
+        *(("GET", path, b"") for path in ("/openapi.json", "/nowhere?at=all")),
         ("DELETE", "/v2", b""),
         ("POST", "/predict/iris", ROW),
         ("POST", "/predict/iris", b"[" + b",".join([ROW] * 2000) + b"]"),

@@ -64,11 +64,8 @@ def forms(table: pd.DataFrame) -> Iterator[tuple[Any, str]]:
     for body in (
         {"dataframe_split": table.to_dict("split")},
         {"dataframe_split": {"columns": list(table), "data": rows}, "params": {"x": 1}},
-        {"dataframe_records": table.to_dict("records")},
-        {"instances": plain},
-        {"instances": table.to_dict("records")},
-        {"inputs": plain},
-        {"inputs": table.to_dict("list")},
+        *({name: table.to_dict("records")} for name in ("dataframe_records", "instances")),
+        *({"instances": plain}, {"inputs": plain}, {"inputs": table.to_dict("list")}),
     ):
         yield body, "application/json"
     yield table.to_csv(index=False), "text/csv"

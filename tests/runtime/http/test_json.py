@@ -29,23 +29,10 @@ def test_flat_and_nested_data_are_the_same(house: House) -> None:
 @pytest.mark.parametrize(
     ("shape", "data"),
     [
-        ([2, 4], FLAT[:7]),
-        ([2, 4], [FLAT]),
-        ([2, 4], [FLAT[:4], FLAT[4:7]]),
-        ([2, 4], [FLAT[:4], 5.0]),
-        ([2, -4], FLAT),
-        ([2, 4], [[[1]]]),
-        ([1] * 9, [1]),
-        ([1 << 62, 1 << 62], []),
-        ([2, 4], "text"),
-        ([2, 4], {"0": 1}),
-        ([2, 4], ["1"] * 8),
-        ([2, 4], [True] * 8),
-        ([2, 2], FLAT[:4]),
-        ([8], FLAT),
-        ([], 1),
-        ([], []),
-        ([2.5, 4], FLAT),
+        *(([2, 4], FLAT[:7]), ([2, 4], [FLAT]), ([2, 4], [FLAT[:4], FLAT[4:7]]), ([8], FLAT)),
+        *(([2, 4], [FLAT[:4], 5.0]), ([2, -4], FLAT), ([2, 4], [[[1]]]), ([1] * 9, [1])),
+        *(([1 << 62, 1 << 62], []), ([2, 4], "text"), ([2, 4], {"0": 1}), ([2, 4], ["1"] * 8)),
+        *(([2, 4], [True] * 8), ([2, 2], FLAT[:4]), ([], 1), ([], []), ([2.5, 4], FLAT)),
     ],
 )
 def test_shapes_and_data_have_to_agree(house: House, shape: Any, data: Any) -> None:
@@ -58,23 +45,13 @@ def test_shapes_and_data_have_to_agree(house: House, shape: Any, data: Any) -> N
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"{",
-        b"null",
-        b"[]",
-        b'"x"',
-        b"\xff\xfe",
-        b'{"inputs": null}',
-        b'{"inputs": []}',
-        b'{"inputs": [1]}',
-        b'{"inputs": [{"name": "x"}]}',
+        *(b"", b"{", b"null", b"[]", b'"x"', b"\xff\xfe", b'{"inputs": null}', b'{"inputs": []}'),
+        *(b'{"inputs": [1]}', b'{"inputs": [{"name": "x"}]}'),
         b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP64"}]}',
         b'{"inputs": [{"name": 1, "shape": [1, 4], "datatype": "FP64", "data": [1, 2, 3, 4]}]}',
-        b'{"inputs": [%b]}' % (INPUT % (b"FP63", b"4")),
-        b'{"inputs": [%b]}' % (INPUT % (b"FP16", b"4")),
-        b'{"inputs": [%b]}' % (INPUT % (b"FP64", b"NaN, 5")),
+        *(b'{"inputs": [%b]}' % (INPUT % (each, b"4")) for each in (b"FP63", b"FP16")),
+        *(b'{"inputs": [%b]}' % (INPUT % (b"FP64", each)) for each in (b"NaN, 5", b"1e999")),
         b'{"inputs": [%b}' % (INPUT % (b"FP64", b"NaN")),
-        b'{"inputs": [%b]}' % (INPUT % (b"FP64", b"1e999")),
         b'{"inputs": [%b]}' % (INPUT % (b"FP32", b"1e300")),
         b'{"inputs": [%b], "id": 7}' % (INPUT % (b"FP64", b"4")),
         b'{"inputs": ' + b"[" * 100_000,
@@ -127,11 +104,7 @@ def test_the_width_that_was_sent_is_computed_in(house: House) -> None:
 
 def test_missing_numbers_come_as_null_or_nan_and_leave_as_null(house: House) -> None:
     for text in (b"null", b"NaN"):
-        body = (
-            b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP64", "data": [1, 2, 3, '
-            + text
-            + b"]}]}"
-        )
+        body = b'{"inputs": [%b]}' % (INPUT % (b"FP64", text))
         made = house.client.post("/v2/models/shift/infer", body).json
         assert outputs(made)["moved"]["data"] == [3.0, 4.0, 5.0, None]
     infinite = (

@@ -85,18 +85,11 @@ def test_what_is_wrong_is_told_with_its_place(
 @pytest.mark.parametrize(
     ("model", "body", "status"),
     [
-        ("iris", [1, 2, 3], 400),
-        ("iris", [[1, 2, 3, 4], [1, 2]], 400),
-        ("iris", {"a": 1}, 400),
-        ("iris", None, 400),
-        ("iris", "text", 400),
-        ("iris", b"", 400),
-        ("people", {"city": "Oslo", "age": 1}, 400),
+        *(("iris", each, 400) for each in ([1, 2, 3], {"a": 1}, None, "text", b"")),
+        *(("iris", [[1, 2, 3, 4], [1, 2]], 400), ("people", {"city": "Oslo", "age": 1}, 400)),
         ("people", {"city": "Oslo", "age": 1, "extra": 2}, 400),
         ("people", {"city": 7, "age": 1, "income": 1}, 400),
-        ("text", 7, 400),
-        ("both", {"left": [1, 2]}, 400),
-        ("none", [1], 404),
+        *(("text", 7, 400), ("both", {"left": [1, 2]}, 400), ("none", [1], 404)),
         ("iris@7", [1], 404),
     ],
 )
@@ -120,14 +113,8 @@ def test_the_first_version_of_the_protocol(house: House) -> None:
     assert made == [each["score"] for each in expected]
     several = house.client.post("/v1/models/iris:predict", {"instances": house.rows[:2].tolist()})
     assert several.json["predictions"] == house.original.predict(house.rows[:2]).tolist()
-    for bad in [
-        {},
-        {"instances": []},
-        {"instances": {}},
-        {"instances": [1]},
-        {"instances": [1, 2, 3, 4]},
-        [],
-    ]:
+    instances: list[Any] = [[], {}, [1], [1, 2, 3, 4]]
+    for bad in [{}, [], *({"instances": each} for each in instances)]:
         reply = house.client.post("/v1/models/iris:predict", bad)
         assert reply.status == 400, bad
         assert reply.error

@@ -17,12 +17,14 @@ from flour.core.types import Category, Scalar, Type
 from flour.language.flow import source
 from runtime import Runtime
 from runtime.http.codec.model_codec import ModelCodec
+from runtime.http.codec.number_arrays import NUMBERS
 from runtime.http.service import Service
 from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.settings import ServerSettings
 from tests.runtime.http.conftest import filled, tensor
 
 KINDS = {"city": "BYTES", "age": "INT64", "income": "FP64", "member": "BOOL"}
+X36 = tensor("x", "FP64", [9, 4], [0.5] * 36)
 FULL: dict[str, Any] = {"city": "Graz", "age": 41, "income": 0.5, "member": True}
 
 Ask = Callable[..., Response]
@@ -53,21 +55,26 @@ def ask() -> Iterator[Ask]:
         runtime.register("mixed", people())
         runtime.register("some", people(), notes={"default_outputs": ("paid", "where")})
         left, right = source("left", Scalar()), source("right", Scalar())
-        single = flour.vector("x", 3, "float32")
-        runtime.register("single", flour.outputs(y=single.multiply([1.0, 2.0, 3.0])))
+        for name, dtype in (("single", "float32"), ("double", "float64")):
+            runtime.register(name, flour.vector("x", 3, dtype).multiply([1.0, 2.0, 3.0]).named("y"))
+        widths = flour.record("row", {"s": Scalar("float32"), "d": Scalar()})
+        each = {name: widths.field(name).as_vector() for name in ("s", "d")}
+        runtime.register("widths", flour.outputs(**each))
         runtime.register("sum", flour.outputs(sum=left.as_vector().plus(right.as_vector())))
         for endpoint in runtime.endpoints:
             plan = runtime.endpoints.find(endpoint.name).plan
             assert plan is not None
             plan.wait()
         app = Service(runtime, ServerSettings())
+        NUMBERS.make()
 
         def asked(
             path: str, body: object, *, plain: bool = True, known: dict[bytes, bytes] | None = None
         ) -> Response:
             raw = body if isinstance(body, bytes) else json.dumps(body).encode()
             late = {} if plain else {b"x-request-timeout-ms": b"60000"}
-            request = Request("POST", path, "", {**late, **(known or {})}, raw)
+            path, _, query = path.partition("?")
+            request = Request("POST", path, query, {**late, **(known or {})}, raw)
             request.plain = plain and known is None
             made = app.respond(request)
             if isinstance(made, Response):
@@ -99,7 +106,7 @@ ROWS = st.fixed_dictionaries(
     {name: st.one_of(FITTING[kind], FITTING[kind], VALUES) for name, kind in KINDS.items()}
 )
 LIMITS = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -112,29 +119,62 @@ def same(one: Response, other: Response) -> None:
 
 
 @LIMITS
-@given(ROWS, st.sampled_from([[1], [1, 1]]), st.sampled_from(["mixed", "some"]))
-@example({"city": None, "age": 1, "income": None, "member": True}, [1], "mixed")
-@example({"city": "", "age": -(2**63), "income": 2**53 + 1, "member": False}, [1], "some")
-def test_columns_of_one_row(ask: Ask, row: dict[str, Any], shape: list[int], name: str) -> None:
-    path, body = f"/v2/models/{name}/infer", {"inputs": inputs(row, shape), "id": "7"}
-    same(ask(path, body), ask(path, body | {"parameters": {"nobody": "cares"}}))
-
-
-@LIMITS
-@given(st.lists(ROWS, min_size=2, max_size=4), st.sampled_from(["mixed", "some"]))
-def test_columns_of_several_rows(ask: Ask, rows: list[dict[str, Any]], name: str) -> None:
-    items = [tensor(each, KINDS[each], [len(rows)], [row[each] for row in rows]) for each in KINDS]
+@given(st.lists(ROWS, min_size=1, max_size=4), st.booleans(), st.sampled_from(["mixed", "some"]))
+@example([{"city": None, "age": 1, "income": None, "member": True}], False, "mixed")
+@example([{"city": "", "age": -(2**63), "income": 2**53 + 1, "member": False}], False, "some")
+def test_columns(ask: Ask, rows: list[dict[str, Any]], wide: bool, name: str) -> None:  # noqa: FBT001
+    shape = [len(rows), 1] if wide else [len(rows)]
+    items = [tensor(each, KINDS[each], shape, [row[each] for row in rows]) for each in KINDS]
     path, body = f"/v2/models/{name}/infer", {"inputs": items, "id": "7"}
     same(ask(path, body), ask(path, body | {"parameters": {"nobody": "cares"}}))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 100])
-@pytest.mark.parametrize("number", [1e300, -3.4028235677973367e38, 3.4028235677973362e38])
+@pytest.mark.parametrize("number", [1e300, -3.4028235677973367e38, 3.4028235677973362e38, 10**39])
 def test_numbers_beyond_float32(ask: Ask, number: float, rows: int) -> None:
-    body = {"inputs": [tensor("x", "FP32", [rows, 3], [number] + [0.25] * (3 * rows - 1))]}
+    data = [[0.25, 1, number], *[[0.25, float("inf"), float("nan")]] * (rows - 1)]
+    body = {"inputs": [tensor("x", "FP32", [rows, 3], [each for row in data for each in row])]}
     made = ask("/v2/models/single/infer", body)
     same(made, ask("/v2/models/single/infer", body | {"parameters": {"nobody": "cares"}}))
+    plain = ask("/predict/single", data if rows > 1 else data[0])
+    first = ask("/v1/models/single:predict", {"instances": data})
     assert made.status == (200 if number < 1e39 and number > 0 else 400)
+    assert {plain.status, first.status} == {made.status}
+    if made.status == 400:
+        assert f"$.instances[0][2] (found: {number!r})".encode() in first.body
+        assert (b"$[0][2] (" if rows > 1 else b"$[2] (") in plain.body
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        *(({"s": -1e39, "d": 1}, b"$.s "), ({"s": [1, 1e39], "d": [1e39, 2]}, b"$.s[1] ")),
+        *(([{"d": 1e39, "s": 1}, {"d": 1, "s": 10**39}], b"$[1].s "), ([[[[1e39]]]], b"rows")),
+        *(({"s": 1, "d": 1e39}, b""), ({"s": 1, "d": 1, "more": 1e39}, b"")),
+    ],
+)
+def test_columns_beyond_float32(ask: Ask, data: object, place: bytes) -> None:
+    made = ask("/predict/widths", data)
+    assert (made.status, place in made.body) == (400 if place else 200, True), made.body
+
+
+@pytest.mark.parametrize("rows", [1, 2, 900])
+@pytest.mark.parametrize("zero", ["-0", "-0.0", "-0e0", "0e-400", "-0e-400", "-1e-400", "1e-400"])
+@pytest.mark.parametrize(("model", "datatype"), [("single", "FP32"), ("double", "FP64")])
+def test_signs_of_zeros(ask: Ask, model: str, datatype: str, zero: str, rows: int) -> None:
+    """Each door reads as Python's json does: -0 is a whole number, which has no sign."""
+    flat = ", ".join([f"{zero}, 1, 2"] * rows)
+    data = ", ".join([f"[{zero}, 1, 2]"] * rows)
+    head = f'"name": "x", "datatype": "{datatype}", "shape": [{rows}, 3]'
+    for path, body in (
+        (f"/v2/models/{model}/infer", f'{{"inputs": [{{{head}, "data": [{data}]}}]}}'),
+        (f"/v2/models/{model}/infer", f'{{"inputs": [{{{head}, "data": [{flat}]}}]}}'),
+        (f"/predict/{model}?outputs=y", f"[{data}]"),
+        (f"/predict/{model}", data if rows == 1 else f"[{data}]"),
+        (f"/v1/models/{model}:predict", f'{{"instances": [{data}]}}'),
+    ):
+        made, minus = ask(path, body.encode()).body, str(float(json.loads(zero))) == "-0.0"
+        assert (made.count(b"0.0,2.0,6.0"), made.count(b"-")) == (rows, rows * minus), made[:200]
 
 
 @LIMITS
@@ -154,19 +194,13 @@ def test_plain_rows(ask: Ask, row: dict[str, Any], name: str) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda i: i.pop(),
-        lambda i: i.append(dict(i[0])),
-        lambda i: i.append(tensor("more", "FP64", [1], [1.0])),
-        lambda i: i[0].update(datatype="FP64"),
-        lambda i: i[0].update(shape=[2]),
-        lambda i: i[0].update(shape=[1, 1, 1]),
-        lambda i: i[0].update(data=["a", "b"]),
-        lambda i: i[0].update(data=[["a"]]),
-        lambda i: i[1].update(datatype="INT32"),
+        *(lambda i: i.pop(), lambda i: i.reverse(), lambda i: i.clear()),
+        *(lambda i: i.append(dict(i[0])), lambda i: i.append(tensor("y", "FP64", [1], [1.0]))),
+        *(lambda i: i[0].update(datatype="FP64"), lambda i: i[0].update(shape=[2])),
+        *(lambda i: i[0].update(shape=[1, 1, 1]), lambda i: i[0].update(data=["a", "b"])),
+        *(lambda i: i[0].update(data=[["a"]]), lambda i: i[1].update(datatype="INT32")),
         lambda i: i[2].update(datatype="FP32"),
         lambda i: i[0].update(parameters={"content_type": "base64"}, data=["YQ=="]),
-        lambda i: i.reverse(),
-        lambda i: i.clear(),
     ],
 )
 def test_whatever_is_different_goes_the_long_way(ask: Ask, change: Callable[[Any], Any]) -> None:
@@ -174,6 +208,35 @@ def test_whatever_is_different_goes_the_long_way(ask: Ask, change: Callable[[Any
     change(made)
     path, body = "/v2/models/mixed/infer", {"inputs": made}
     same(ask(path, body), ask(path, body | {"parameters": {"nobody": "cares"}}))
+
+
+def wish(name: str, **parameters: Any) -> dict[str, Any]:
+    return {"name": name} | ({"parameters": parameters} if parameters else {})
+
+
+WISHES = [
+    *([], [wish("label")], [wish("paid"), wish("where")], [*map(wish, sorted(people().outputs))]),
+    *([wish("label")] * 2, [wish("where")] * 2, [wish("nothing")]),
+    [wish("scores") | {"parameters": {}}, wish("label") | {"parameters": None}],
+    *([wish("paid", binary_data=each)] for each in (False, True, 0, None, "")),
+    *([wish("label", binary_data=False, classification=1)], [wish("scores", classification=2)]),
+    [wish("scores", binary_data=True), wish("label")],
+]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("wishes", WISHES)
+def test_outputs_by_name(ask: Ask, wishes: list[dict[str, Any]], rows: int) -> None:
+    table = [tensor(name, KINDS[name], [rows], [value] * rows) for name, value in FULL.items()]
+    numbers = [tensor("x", "FP64", [rows, 4], [0.5, 1.5, -2.5, 0.0] * rows)]
+    for name, items in (("iris", numbers), ("mixed", table), ("some", table)):
+        path, body = f"/v2/models/{name}/infer", {"inputs": items, "outputs": wishes, "id": "7"}
+        quick, slow = ask(path, body), ask(path, body | {"parameters": {"nobody": "cares"}})
+        same(quick, slow)
+        assert quick.headers == slow.headers
+        if quick.status == 200 and wishes and not quick.headers:
+            names = [each["name"] for each in json.loads(quick.body)["outputs"]]
+            assert names == [each["name"] for each in wishes]
 
 
 @pytest.mark.parametrize("text", ["word001 word002", "", "\N{SNOWMAN}", None, 3])
@@ -206,8 +269,13 @@ def test_numbers_and_several_inputs(ask: Ask) -> None:
             "/v2/models/sum/infer",
             {"inputs": [tensor(each, "FP64", [2, 1], [1, 2.5]) for each in ("left", "right")]},
         ),
-        ("/v2/models/iris/infer", {"inputs": [tensor("x", "FP64", [9, 4], [0.5] * 36)]}),
+        ("/v2/models/iris/infer", {"inputs": [X36]}),
         ("/v2/models/text/infer", {"inputs": [tensor("x", "BYTES", [1], ["word001"])]}),
+        ("/v2/models/some/infer", {"inputs": inputs(FULL, [1]), "outputs": [wish("member")]}),
+        *(
+            ("/v2/models/iris/infer", {"inputs": [X36], "outputs": [wish("label", **told)]})
+            for told in ({}, {"binary_data": False})
+        ),
         ("/predict/mixed", FULL),
         ("/predict/text", "word001"),
         ("/predict/iris", [1.0, 2.0, 3.0, 4.0]),
@@ -231,10 +299,9 @@ def test_rows_do_go_the_short_way(
 @pytest.mark.parametrize(
     "wishes",
     [
-        {},
-        {"id": "7", "parameters": {"binary_data_output": True}},
-        {"outputs": [{"name": "probabilities", "parameters": {"classification": 2}}]},
-        {"outputs": [{"name": "scores", "parameters": {"binary_data": True}}, {"name": "label"}]},
+        *({}, {"id": "7", "parameters": {"binary_data_output": True}}),
+        {"outputs": [wish("probabilities", classification=2)]},
+        {"outputs": [wish("scores", binary_data=True), wish("label")]},
     ],
 )
 @pytest.mark.parametrize("datatype", ["FP64", "FP32"])

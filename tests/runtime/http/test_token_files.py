@@ -70,8 +70,7 @@ def test_a_client_with_a_scope_sees_and_asks_its_models_only(house: House) -> No
     told = client.ask("POST", "/v2/repository/index", b"{}", bearer(BOB)).json
     assert {each["name"] for each in told} == {"m", "bad"}
     statuses = {
-        ("POST", "/predict/m"): 200,
-        ("POST", "/predict/m@1"): 200,
+        **{("POST", path): 200 for path in ("/predict/m", "/predict/m@1")},
         ("GET", "/v2"): 200,
         ("GET", "/nowhere"): 404,
         ("POST", "/v2/repository/models/bad/load"): 200,
