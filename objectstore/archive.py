@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from objectstore import layout
 from objectstore.atomic import write_file
-from objectstore.blob import ALIGNMENT, Blob
+from objectstore.blob import ALIGNMENT, Blob, frozen
 from objectstore.closing import Closing
 from objectstore.digest import array_digest
 from objectstore.errors import ArchiveError, DamagedBlob, MissingBlob, StoreClosed, StoreError
-from objectstore.mapping import frozen, frozen_bytes, read_only, release
+from objectstore.mapping import frozen_bytes, read_only, release
 from objectstore.strings import Parameter, Strings, live_parameter
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -283,6 +283,4 @@ def _inside(value: Any) -> Iterable[Any]:
             if not isinstance(key, str):
                 raise TypeError(f"key {key!r} is not a text")
         value = value.values()
-    # `dict`, not `Mapping`: JSON has no other, and the check of an abstract class costs more than
-    # the rest of opening a container.
-    return [inner for inner in value if isinstance(inner, dict | list | tuple)]
+    return [inner for inner in value if isinstance(inner, (dict, list, tuple))]  # unions are slow

@@ -56,7 +56,9 @@ class Blob:
             if dtype is None or np.dtype(dtype) == values.dtype:
                 return values
             values = values.array
-        array = _frozen(_canonical(values, dtype))
+        array = _canonical(values, dtype)
+        # `!= 0` makes every true the byte 1, so that equal boolean arrays have equal bytes.
+        array = frozen(array != 0 if array.dtype.kind == "b" else array)
         return _BLOBS.keep_first(Blob(array, array_digest(array)))
 
     @staticmethod
@@ -220,12 +222,10 @@ def _is_canonical(array: NDArray[np.generic]) -> bool:
     )
 
 
-def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def frozen(array: NDArray[np.generic]) -> NDArray[Any]:
     """An aligned copy that cannot be written: its memory has a read-only buffer only."""
     memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
     address = memory.ctypes.data
     start = -address % ALIGNMENT
-    # `!= 0` makes every true the byte 1, so that equal boolean arrays have equal bytes.
-    source = array != 0 if array.dtype.kind == "b" else array
-    np.copyto(np.ndarray(array.shape, array.dtype, memory, start), source)
+    np.copyto(np.ndarray(array.shape, array.dtype, memory, start), array)
     return only_read(address + start, array.dtype, array.shape, memory)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from objectstore import system
-from objectstore.blob import aligned_room, only_read
+from objectstore.blob import frozen, only_read
 from objectstore.errors import StoreError
 
 SMALL = 4096
@@ -61,13 +61,6 @@ def read_only(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
 def frozen_bytes(data: bytes | bytearray | memoryview) -> NDArray[np.uint8]:
     """An aligned, read-only copy of bytes."""
     return frozen(np.frombuffer(data, dtype=np.uint8))
-
-
-def frozen(array: NDArray[np.generic]) -> NDArray[Any]:
-    """An aligned, read-only copy of an array in C order."""
-    memory = aligned_room(array.nbytes)
-    memory[:] = array.reshape(-1).view(np.uint8)
-    return only_read(memory.ctypes.data, array.dtype, array.shape, memory.base)
 
 
 def release(buffer: object) -> None:

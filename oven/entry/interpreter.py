@@ -89,7 +89,7 @@ def _places(form: str, samples: Samples, step: int) -> set[int]:
     for item, value in samples:
         raw, want = _bytes_of(item), struct.pack(form, *value)
         places = range(0, len(raw) - len(want) + 1, step)
-        found.append({at // step for at in places if raw[at : at + len(want)] == want})
+        found.append({at // step for at in places if raw.startswith(want, at)})
     return set.intersection(*found)
 
 

@@ -21,8 +21,12 @@ def lines(function: object, *objects: object) -> bytes:
     """The addresses of these objects' lines, and of those that a call of `function` reads."""
     heads = ((id(each), type(each).__basicsize__) for each in objects)
     spans = chain(heads, *map(_memory, (*objects, function)))
-    found = (range(start & -64, start + size, 64) for start, size in spans)
-    return np.array([*dict.fromkeys(chain(*found))][:MOST_LINES], np.int64).tobytes()
+    found = dict[int, None]()
+    for start, size in spans:
+        found |= dict.fromkeys(range(start & -64, start + size, 64))
+        if len(found) >= MOST_LINES:
+            break
+    return np.array([*found][:MOST_LINES], np.int64).tobytes()
 
 
 def _memory(item: object) -> Iterator[tuple[int, int]]:

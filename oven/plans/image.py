@@ -102,8 +102,7 @@ class PlanImage(NamedTuple):
         payloads = np.frombuffer(data, np.uint8, -1, second)
         sources = list[Source]()
         for own, fields in records:
-            found = ArrayRecord(*fields)
-            found = found._replace(shape=tuple(found.shape))
+            found = ArrayRecord._make((*fields[:-1], tuple(fields[-1])))
             sources.append(array_at(payloads, found, "a plan's image") if own else found)
         text, memory = data[_HEAD.size : first], payloads[: sizes[2]]
         return PlanImage(text, memory, row_work, sources, digest, nodes)

@@ -90,13 +90,13 @@ def evict(most: int) -> None:
     code.drop_oldest(list(code.files(_folder())), most)
 
 
-def _path(name: bytes) -> Path:
-    text = name.hex()
-    return _folder() / text[:2] / f"{text}.image"
-
-
 def _folder() -> Path:
     return code.directory() / "images"
+
+
+def _path(name: bytes) -> Path:
+    text = name.hex()
+    return Path(f"{_folder()}/{text[:2]}/{text}.image")
 
 
 @cache
@@ -108,7 +108,7 @@ def _release(above: str) -> blake2b:
     state = blake2b(digest_size=16)
     # Tables of characters are the running Python's, and numpy packs what they are made of.
     about = (code.toolchain(), sys.version, unicodedata.unidata_version, np.__version__)
-    state.update(combine(*about, *_sources(above)).encode("ascii"))
+    state.update(combine(*about, "\n".join(_sources(above))).encode("ascii"))
     return state
 
 
@@ -121,9 +121,7 @@ def _sources(above: str) -> Iterator[str]:
 
 def _modules(folder: str, within: str) -> Iterator[str]:
     """Path, size and time of each module: without `Path`, which takes most of the time."""
-    with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         name = within + entry.name
         if name.endswith(".py"):
             state = entry.stat()
