@@ -101,6 +101,8 @@ class Crew:
     members: list[Member] = field(default_factory=list)
     loaded: dict[str, int] = field(default_factory=dict)
     load_seconds: dict[str, float] = field(default_factory=dict)
+    #: Of the process's first pipeline, with which much comes that is there once.
+    first_load: dict[str, float] = field(default_factory=dict)
     load_cpu: dict[str, float] = field(default_factory=dict)
 
     first_calls: dict[str, list[int]] = field(default_factory=dict)
@@ -119,6 +121,7 @@ class Crew:
         self.first_calls.setdefault(member.name, []).extend(first["times"])
         took = self.load_seconds.get(member.name, 0.0) + said["seconds"]
         self.load_seconds[member.name] = took
+        self.first_load.setdefault(member.name, said["first_seconds"])
         self.load_cpu[member.name] = self.load_cpu.get(member.name, 0.0) + said["cpu_seconds"]
         self.loaded[member.name] = upto
         return True

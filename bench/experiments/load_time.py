@@ -21,5 +21,7 @@ def measure(session: Session, crew: Crew) -> None:
         seconds = crew.load_seconds[member.name]
         note = f"imports {member.start_seconds:.2f} s"
         session.record("load_time", *where, "all", value=seconds, unit="s", x=count, note=note)
+        first = crew.first_load[member.name]
+        session.record("load_time", *where, "first", value=first, unit="s")
         each = 1e3 * seconds / count
         session.record("load_time", *where, "each", value=each, unit="ms", x=count)

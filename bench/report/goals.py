@@ -104,9 +104,13 @@ def _loading(figures: Figures) -> Row:
         return _row(goal, "≤ 1 s", None, met=False)
     took = sum(each.value or 0.0 for each in records)
     plans = sum(each.x or 0.0 for each in records)
-    if plans != 500:
+    if plans != 500:  # what comes with a process's first plan comes once
+        found = (figures.value("load_time", name, OURS, "first") for name in ("sa", "ac"))
+        firsts = [first for first in found if first is not None]
+        others, once = len(firsts), sum(firsts)
+        took = once + (took - once) / (plans - others) * (500 - others)
         goal += f", from {plans:g}"
-    return _at_most(goal, 1, took / plans * 500, "s")
+    return _at_most(goal, 1, took, "s")
 
 
 def _throughput(figures: Figures) -> list[Row]:

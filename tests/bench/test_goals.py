@@ -117,6 +117,9 @@ def test_loading_is_by_plan() -> None:
     found = measured(loading("sa", 0.5, 50), loading("ac", 0.1, 50))
     goal = "500 plans of SA and AC, loaded with warm code, from 100"
     assert found[goal] == ["≤ 1 s", "3 s (3x over)", "**missed**"]
+    first = [Record("load_time", name, "pretzel", "first", 0.15, "s") for name in ("sa", "ac")]
+    found = measured(loading("sa", 0.5, 50), loading("ac", 0.1, 50), *first)
+    assert found[goal][1] == "1.82 s (1.82x over)", "what comes with a first plan comes once"
 
 
 def test_the_table_says_how_many() -> None:
