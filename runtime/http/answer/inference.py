@@ -152,7 +152,8 @@ async def _by_documents(
             part = call._replace(batch=batch, timeout=timeout)
             made.append(await asyncio.wrap_future(service.answering.answer(part)))
         answers = {name: np.concatenate([each[name] for each in made]) for name in made[0]}
-        return await asyncio.to_thread(_response, front, answers, request, encode, deadline)
+        respond = partial(_response, front, request, encode, deadline, single=False)
+        return await asyncio.to_thread(respond, answers)
 
 
 def soon_answered(
@@ -205,9 +206,10 @@ def answered(
         if deadline is not None:
             call = call._replace(timeout=left(deadline))
         future = service.answering.answer(call)
+        respond = partial(_response, front, request, encode, deadline, single=call.batch.single)
         if not future.done() or call.batch.rows > MANY_ROWS:
-            return _awaited(front, future, request, encode, deadline)
-        return _response(front, future.result(), request, encode, deadline)
+            return _awaited(front, future, respond)
+        return respond(future.result())
 
 
 def check_deadline(front: ModelCodec, request: Request, timeout: float) -> None:
@@ -230,30 +232,29 @@ def _missed() -> DeadlineExceeded:
 
 
 async def _awaited(
-    front: ModelCodec,
-    future: Future[dict[str, Any]],
-    request: Request,
-    encode: Encode,
-    deadline: float | None,
+    front: ModelCodec, future: Future[dict[str, Any]], respond: Callable[..., Response]
 ) -> Response:
     with front.counts:
         answers = await asyncio.wrap_future(future)
         if row_count(answers) > MANY_ROWS:
-            return await asyncio.to_thread(_response, front, answers, request, encode, deadline)
-        return _response(front, answers, request, encode, deadline)
+            return await asyncio.to_thread(respond, answers)
+        return respond(answers)
 
 
 def _response(
     front: ModelCodec,
-    answers: dict[str, Any],
     request: Request,
     encode: Encode,
     deadline: float | None,
+    answers: dict[str, Any],
+    *,
+    single: bool,
 ) -> Response:
     if deadline is not None:  # answers may have waited for the event loop
         left(deadline)
     response = encode(answers)
-    front.counts.done(max(1, row_count(answers)), perf_counter() - request.started)
+    rows = 1 if single else max(1, row_count(answers))  # which counts the letters of one label
+    front.counts.done(rows, perf_counter() - request.started)
     return response
 
 

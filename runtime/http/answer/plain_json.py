@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import lru_cache, partial
-from math import inf
+from time import perf_counter
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -23,15 +22,15 @@ from numpy.typing import NDArray
 
 from flour.core.types import Pairs, Record, Type, Vector
 from flour.data.batch import Batch
-from runtime.http.answer.inference import PREDICTIONS, at_once, in_pieces, soon_answered
+from runtime.http.answer.inference import PREDICTIONS, at_once, in_pieces, quick, soon_answered
 from runtime.http.codec import codec_arrow
 from runtime.http.codec.array_pieces import LARGE, ArrayPieces
 from runtime.http.codec.bodies import Instances, Predictions
 from runtime.http.codec.codec_json import converted, decoded, encode
 from runtime.http.codec.column_arrays import column_pieces, outlined, whole
-from runtime.http.codec.model_codec import INFINITE, ModelCodec
+from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.codec.number_arrays import LEAST_BYTES, read
-from runtime.http.codec.response_options import NOTHING, ResponseOptions, timeout
+from runtime.http.codec.response_options import NOTHING, ResponseOptions, tells, timeout
 from runtime.http.codec.row_texts import encoded_column, encoded_rows, named
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Answer, Request, Response
@@ -185,9 +184,17 @@ def _instances_answered(
     service: HandlerContext, front: ModelCodec, request: Request, asked: Instances
 ) -> Answer:
     rows = asked.instances
-    row = _batch(front, rows[0], "$.instances[0]") if len(rows) == 1 else None
-    if row is not None and row.single:
-        return predicted(service, front, request, row)
+    if len(rows) == 1 and (request.plain or not tells(request)):
+        row = front.version.read(rows[0])
+        outputs = quick(service, front, row) if row.single else None
+        if outputs is not None:
+            answers = front.told(outputs)
+            only = [_plain(value) for value in answers.values()]
+            response = Response(
+                encode(Predictions(only if len(only) == 1 else [_row(front, answers)]))
+            )
+            front.counts.done(1, perf_counter() - request.started)
+            return response
     batch = batch_of(front, rows, "$.instances")
     if batch.single:
         raise HttpError(
@@ -203,10 +210,7 @@ def predicted(service: HandlerContext, front: ModelCodec, request: Request, batc
     """The answer to rows as `predictions`."""
 
     def response(answers: dict[str, Any]) -> Response:
-        if not batch.single:
-            return Response(b'{"predictions":%b}' % predictions_of(front, answers))
-        made = [_plain(value) for value in answers.values()]
-        return Response(encode(Predictions(made if len(made) == 1 else [_row(front, answers)])))
+        return Response(b'{"predictions":%b}' % predictions_of(front, answers))
 
     wished = NOTHING if request.plain else ResponseOptions(timeout=timeout({}, request))
     return soon_answered(service, front, batch, request, wished, response)
@@ -231,27 +235,6 @@ def batch_of(front: ModelCodec, data: object, where: str = "$") -> Batch:
     rows = data if len(inputs) > 1 and isinstance(data, list) else []
     if rows and all(isinstance(row, dict) and row.keys() == inputs.keys() for row in rows):
         data = {name: [row[name] for row in rows] for name in inputs}
-    return _batch(front, data, where)
-
-
-def _batch(front: ModelCodec, data: object, where: str) -> Batch:
-    """The batch of rows; numbers that are infinite in float32 are refused, as in tensors."""
-    narrow = front.narrow
-    left = [(where, "", data)] if narrow else []
-    while left:
-        where, column, value = left.pop()
-        if isinstance(value, dict):
-            parts = [(f"{column}.{name}" if column else name, name) for name in value]
-            left += [(f"{where}.{name}", part, value[name]) for part, name in reversed(parts)]
-        elif isinstance(value, list):
-            with suppress(TypeError):  # they are no numbers
-                if max(map(abs, value), default=0.0) < INFINITE:
-                    continue
-            left += [(f"{where}[{at}]", column, each) for at, each in enumerate(value)][::-1]
-        elif isinstance(value, float | int) and INFINITE <= abs(value) < inf and column in narrow:
-            front.version.refused(data)
-            what, found = "a number is more than FP32 holds", repr(value)[:40]
-            raise HttpError(what, where=where, found=found, hint="its largest is 3.4e38")
     return front.version.read(data)
 
 
@@ -293,6 +276,6 @@ def _plain(value: object) -> Any:
         return value.tolist()
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
-    if hasattr(value, "toarray"):
-        value = value.toarray()
+    if hasattr(value, "toarray"):  # one row
+        value = value.toarray()[0]
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -40,7 +40,7 @@ from runtime.service.version import ModelVersion
 _quick = msgspec.json.Decoder(codec_json.QuickRequest)
 _ARRAY, _OBJECT = np.ndarray, np.dtype(object)
 #: The first number that is infinite in float32.
-INFINITE = 2.0**128 - 2.0**103
+_INFINITE = 2.0**128 - 2.0**103
 #: The name, datatype, dtype and sizes of a row of an output.
 DenseOutput = tuple[str, str, np.dtype[Any], tuple[int, ...]]
 #: Choices of outputs that codecs are kept for.
@@ -76,7 +76,7 @@ class ModelCodec:
 
     __slots__ = (
         *("block", "class_names", "counts", "dense", "direct", "inputs", "messages", "origin"),
-        *("_narrowed", "narrow", "outputs", "places", "prefix", "quick_type", "quick_width", "row"),
+        *("_narrowed", "outputs", "places", "prefix", "quick_type", "quick_width", "row"),
         *("rows", "usual", "version"),
     )
 
@@ -88,8 +88,6 @@ class ModelCodec:
         self.inputs: tuple[TensorSpec, ...] = specs(version.inputs, inputs=True)
         self.outputs: tuple[TensorSpec, ...] = specs(version.kinds, inputs=False)
         #: The inputs, or columns, whose numbers become float32; and "" if there are no others.
-        self.narrow = {each.name for each in self.inputs if each.datatype == "FP32"}
-        self.narrow |= {""} if len(self.narrow) == len(self.inputs) else set()
         #: The text of each class, where the program has a label for each.
         self.class_names = tuple(
             label if isinstance(label, str) else encode(label).decode()
@@ -174,7 +172,7 @@ class ModelCodec:
         (item,) = asked.inputs
         if item.datatype != self.quick_type or item.parameters or asked.parameters:
             return None
-        if item.datatype == "FP32" and max(map(abs, item.data), default=0.0) >= INFINITE:
+        if item.datatype == "FP32" and max(map(abs, item.data), default=0.0) >= _INFINITE:
             return None
         batch = self.numbers(item.shape, item.data)  # msgspec has looked at every value
         return None if batch is None else (batch, asked)

@@ -10,6 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import flour
+from runtime import Runtime
+from runtime.http import Server, ServerSettings
+from runtime.http.answer import inference, plain_json
+from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import CLASSES, House
 
 
@@ -26,6 +31,28 @@ def test_rows_get_an_array(house: House) -> None:
     made = house.client.post("/predict/iris", house.rows[:5].tolist()).json
     assert [each["label"] for each in made] == house.original.predict(house.rows[:5]).tolist()
     assert made[2] == house.client.post("/predict/iris", house.rows[2].tolist()).json
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_one_row_is_one_by_the_short_and_the_long_way(
+    monkeypatch: pytest.MonkeyPatch,
+    short: bool,  # noqa: FBT001
+) -> None:
+    document = flour.text("document")
+    with Runtime(executors=1, result_bytes=0) as runtime:
+        words = document.tokenize().word_ngrams(["bad", "good"], 1, 1)
+        runtime.register("words", words.named("words"), background=False)
+        runtime.register("upper", document.upper().named("upper"), background=False)
+        for module in () if short else (inference, plain_json):
+            monkeypatch.setattr(module, "quick", lambda *_: None)
+        with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
+            client = Client(server.port)
+            assert client.post("/predict/words", "good good").json == {"words": [0.0, 2.0]}
+            asked = client.post("/v1/models/words:predict", {"instances": ["good good"]})
+            assert asked.json == {"predictions": [[0.0, 2.0]]}
+            assert client.post("/predict/upper", "a label").json == {"upper": "A LABEL"}
+            told = client.get("/metrics").body.decode()
+    assert 'pretzel_rows_total{model="upper",version="1"} 1\n' in told
 
 
 def test_objects_are_columns_or_rows(house: House) -> None:
