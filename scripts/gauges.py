@@ -65,7 +65,7 @@ BOUNDS = {
     "import: rooms": Bound(6, 6),
     "import: most entries into a file": Bound(62, 8),
     "tests: lines": Bound(105_500, 64_000),
-    "last scripts/test: minutes": Bound(10, 6),
+    "last scripts/test: minutes": Bound(6, 6),
 }
 
 
