@@ -261,7 +261,7 @@ def test_numbers_in_their_range(tmp_path: Path, dtype: str, good: str, bad: str)
 
 
 def answers_of(pretzel: Pretzel, rows: Path, *, verify: bool = False) -> pd.DataFrame:
-    """What the model beside them answers, which may be imported and verified before."""
+    """Answers of the model beside the rows, which may be imported and verified before."""
     model, answers = (rows.with_name(name) for name in ("model.joblib", "answers.csv"))
     if verify:
         asked = ("--verify", rows, "--into", rows.with_name("m"), "--name", "m")
