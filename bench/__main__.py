@@ -93,6 +93,8 @@ BUDGETS = {"quick": 2.5, "all": 28.0}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Execute the command line; returns the exit status."""
     asked = parser().parse_args(arguments)
+    # Installed packages have byte code: a checkout's modules must not be compiled in each process.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if asked.command == "environments":
         environments.make(asked.names or environments.ENVIRONMENTS)
     elif asked.command == "compare":

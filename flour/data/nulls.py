@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
@@ -94,10 +94,10 @@ def known_missing_of(plan: Program) -> Callable[[], Known]:
 class Nulls:
     """Makes NaN of a program's nulls among words, in columns where that is meant."""
 
-    __slots__ = ("_ask", "_known", "_names", "_order", "_words")
+    __slots__ = ("_ask", "_inputs", "_known", "_names", "_order", "_words")
 
     def __init__(self, inputs: Mapping[str, Type], ask: Callable[[], Known] | None) -> None:
-        """`ask` is called once, when the first null has come."""
+        """`ask` is called once, when the first null has come, or the first block of rows."""
         self._ask, self._known = ask, None if ask is not None else Known()
         words: set[str] = set()
         #: The columns of rows that are lists.
@@ -110,7 +110,8 @@ class Nulls:
                 if isinstance(sub, Scalar | Category | Vector) and sub.dtype == "string"
             )
             self._order += [field for field, sub in fields for _ in range(width_of(sub))]
-        self._words, self._names = frozenset(words), words.union(inputs)
+        self._inputs, self._words = frozenset(inputs), frozenset(words)
+        self._names = self._words | self._inputs
 
     @property
     def idle(self) -> bool:
@@ -121,6 +122,9 @@ class Nulls:
         """Ask now, as what is asked will be gone."""
         if self._known is None:
             self._known = self._ask() if self._ask is not None and self._words else Known()
+            # Nulls of other columns stay as they are, so nobody looks for them again.
+            self._words &= self._known.nan
+            self._names = self._words | self._inputs
         return self._known
 
     def of_frame(self, given: object) -> Any:
@@ -149,18 +153,26 @@ class Nulls:
         if self.idle or type(data) not in _PLAIN or depth > _DEEPEST:
             return data
         if type(data) is dict:
+            changed: dict[str, Any] = {}
             row = data.copy()  # looking at values may run code that changes the data
-            made = {name: self._value(name, row[name], depth) for name in row.keys() & self._names}
-            changed = {name: value for name, value in made.items() if value is not row[name]}
+            for name in self._names & row.keys():
+                value = row[name]
+                if value is None or type(value) in _PLAIN:
+                    found = self._value(name, value, depth)
+                    if found is not value:
+                        changed[name] = found
             return {**row, **changed} if changed else data
         if data and type(data[0]) in _PLAIN:
+            if len(data) > 1 and not self.learn().nan:
+                return data
             rows = [self.of_rows(row, depth + 1) for row in data]
             return rows if any(map(operator.is_not, rows, data)) else data
         if len(self._order) == 1:
             return self._value(self._order[0], data, depth)
-        if len(self._order) != len(data) or all(value is not None for value in data):
+        if len(self._order) != len(data) or not any(map(operator.is_, data, repeat(None))):
             return data
-        return [self._value(*each) for each in zip(self._order, data, strict=True)]
+        row = zip(self._order, data, strict=True)
+        return [self._value(name, None) if value is None else value for name, value in row]
 
     def _value(self, name: str, value: Data, depth: int = 0) -> Any:
         """A value, a column, or what stands under an input's name."""

@@ -182,10 +182,9 @@ class Plan:
 
     def _first_run(self, data: object) -> dict[str, Any]:
         """`run` until the plan's own entry is there."""
-        data = self.reader.nulls.of_rows(data)
         batch = self.reader.read(data)
         if not batch.is_block:
-            return self.answer(batch.block if has_nulls(data) else data)
+            return self.answer(batch.block if has_nulls(data) else self.reader.nulls.of_rows(data))
         call = self._call or self._open()
         return dict(zip(self._names, call(batch.data)))  # noqa: B905 (checking would cost as much)
 

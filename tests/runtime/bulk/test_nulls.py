@@ -205,6 +205,9 @@ def _entry(plan: Plan, data: Any) -> Any:
 
 PLAIN: dict[str, Door] = {
     "dicts": lambda plan, table, _: plan.run(records(table))["scores"],
+    "dicts, then with nulls": lambda plan, table, _: [
+        plan.run(records(rows))["scores"] for rows in (table.drop_null(), table)
+    ][1],
     "lists": lambda plan, table, _: plan.run(lists(table))["scores"],
     "tuples": lambda plan, table, _: plan.run([*map(tuple, lists(table))])["scores"],
     "columns": lambda plan, table, _: plan.run(table.to_pydict())["scores"],
@@ -239,6 +242,14 @@ def test_a_null_of_json_is_missing(kind: str, door: str, tmp_path: Path) -> None
     made = np.asarray(PLAIN[door](plan, table[:120] if "http" in door else table, tmp_path))
     wanted = model.decision_function(rows)
     np.testing.assert_allclose(made, wanted[: len(made)], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("missing", "idle"), [(np.nan, False), (None, True)])
+def test_nobody_looks_for_nulls_that_mean_none(missing: float | None, idle: bool) -> None:
+    plan, _, rows = fitted("categories", missing)
+    assert not plan.reader.nulls.idle, "nobody has asked yet"
+    plan.run(rows.dropna().to_dict("records"))
+    assert plan.reader.nulls.idle is idle
 
 
 def two() -> tuple[Plan, Any, pd.DataFrame]:
