@@ -42,6 +42,8 @@ class Worker:
     def __init__(self) -> None:
         self._me: Contestant | None = None
         self._models: list[tuple[Pipeline, Model]] = []
+        #: Sizes of blocks, with the number of callers, that were measured before.
+        self._warm: set[tuple[int, int]] = set()
         self._saved: Saved | None = None
 
     def hello(self, name: str, threads: int, options: dict[str, Any]) -> Answer:
@@ -151,7 +153,8 @@ class Worker:
     def throughput(self, batch: int, seconds: float, callers: int, different: int = ROWS) -> Answer:
         """Rows per second and processor time, all models in turn, called by `callers` threads.
 
-        Single rows are so many `different` ones.
+        Single rows are so many `different` ones. The first time, as many seconds go before that are
+        not measured: a contestant may learn from its first blocks, or be done with what it began.
 
         The order is the same for all contestants and mixes sizes: a contestant that does not reach
         all models in time has measured a fair sample of them.
@@ -167,6 +170,14 @@ class Worker:
             calls = [call for row in range(different) for call in calls[row::different]]
         size = 16 if (time.perf_counter() - start) / len(calls) < 1e-3 else 1
         groups = [calls[number : number + size] for number in range(0, len(calls), size)]
+        if (batch, callers) not in self._warm:
+            self._warm.add((batch, callers))
+            until = time.perf_counter() + seconds
+            for number in _turns(len(groups), 0):
+                for call, block in groups[number]:
+                    call(block)
+                if time.perf_counter() > until:
+                    break
         rows = [0] * callers
         cpu, start = time.process_time(), time.perf_counter()
 

@@ -78,7 +78,7 @@ def _latency(figures: Figures, workload: str, kind: str) -> str:
 
 def _throughput(figures: Figures, workload: str) -> str:
     series = _series(figures, "batch_throughput", workload, "rows_1_callers")
-    title = f"{workload.upper()}: rows a second on one core"
+    title = f"{workload.upper()}: rows a second, one asking"
     return chart(title, series, Axis("rows in a block", log=True), Axis("rows/s", log=True))
 
 

@@ -175,8 +175,9 @@ The 99th percentile over all calls includes rows and pipelines that are not in t
 caches any more; that over pipelines' means, the paper's figure, shows whether some pipelines are
 slow as a whole. The first call of each pipeline is in the charts called cold."""
 _TOGETHER = """\
-The throughput of one core for blocks of rows. With one row the cost of a call dominates, with a
-thousand only arithmetic and memory bandwidth."""
+The throughput for blocks of rows. With one row the cost of a call dominates, with a thousand only
+arithmetic and memory bandwidth. Threads of ours may help one who asks for a long block, so the
+figures of one core are of processor time; those by size of block are of time on the clock."""
 _ROOM = """\
 How many pipelines fit into a machine. Parameters that pipelines share, such as SA's dictionaries,
 are stored once with ours; if each has trees of its own, as in AC, only the form in which they are

@@ -58,6 +58,8 @@ def records(factor: float = 1.0) -> list[Record]:
         for batch in (1.0, 100.0):
             metric, rate = "rows_1_callers", batch * 1e5 / micros
             made.append(Record("batch_throughput", "lin", who, metric, rate, "rows/s", batch))
+            cost = ("cpu_1_callers", 10 * micros / batch, "µs/row")
+            made.append(Record("batch_throughput", "lin", who, *cost, batch))
         for count in (0.0, 3.0):
             for metric, size in (("added", count * micros), ("pss", 50 + count * micros)):
                 made.append(Record("memory", "lin", who, metric, size, "MiB", count))
