@@ -170,25 +170,22 @@ class Worker:
             calls = [call for row in range(different) for call in calls[row::different]]
         size = 16 if (time.perf_counter() - start) / len(calls) < 1e-3 else 1
         groups = [calls[number : number + size] for number in range(0, len(calls), size)]
-        if (batch, callers) not in self._warm:
-            self._warm.add((batch, callers))
-            until = time.perf_counter() + seconds
-            for number in _turns(len(groups), 0):
-                for call, block in groups[number]:
-                    call(block)
-                if time.perf_counter() > until:
-                    break
         rows = [0] * callers
-        cpu, start = time.process_time(), time.perf_counter()
 
         def ask(caller: int) -> None:
+            until = time.perf_counter() + seconds
             for number in _turns(len(groups), caller):
                 for call, block in groups[number]:
                     call(block)
                 rows[caller] += batch * len(groups[number])
-                if time.perf_counter() - start > seconds:
+                if time.perf_counter() > until:
                     return
 
+        if (batch, callers) not in self._warm:
+            self._warm.add((batch, callers))
+            ask(0)
+            rows[0] = 0
+        cpu, start = time.process_time(), time.perf_counter()
         _on_threads(ask, callers)
         took, cpu = time.perf_counter() - start, time.process_time() - cpu
         return {"rows": sum(rows), "seconds": took, "cpu_seconds": cpu}
