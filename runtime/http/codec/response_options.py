@@ -120,7 +120,7 @@ def _number(parameters: Mapping[str, Any], name: str, where: str = "$") -> int |
 
 
 def timeout(known: Mapping[str, Any], request: Request) -> float | None:
-    """Seconds: from the parameter, in microseconds, or the header; 0 means none was set."""
+    """Seconds: from the parameter, in microseconds, of which 0 means none; or from the header."""
     micros = _number(known, "timeout")
     limits = [micros / 1e6] if micros else []
     header = request.header(TIMEOUT_HEADER)
