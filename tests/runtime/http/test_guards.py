@@ -7,20 +7,15 @@ from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import flour
 from flour.core.errors import ParameterError
-from runtime import Runtime
-from runtime.http import Server, ServerSettings
 from runtime.http.guard import guards
 from runtime.http.guard.guards import DAY, Budget, Crowd, Rates, Sender, TokenFile
 from runtime.http.wire.interfaces import Need
 from runtime.http.wire.messages import Request
-from tests.runtime.http.client import Client
 
 ALICE, BOB = "a" * 20, "b" * 20
 DIGEST, WORDS = sha256(ALICE.encode()).hexdigest(), "predict,read,change"
@@ -290,16 +285,3 @@ def test_repeated_questions_cost_nothing_and_a_day_ends() -> None:
     assert budget(posted("b", b"y" * 60)) is None
     now[0] = DAY
     assert budget(posted("a", b"y" * 60)) is None
-
-
-def test_a_budget_over_http() -> None:
-    with Runtime() as runtime:
-        runtime.register(
-            "m", flour.vector("x", 2).linear_regressor(np.ones(2), 0.1), background=False
-        )
-        with Server(runtime, ServerSettings(port=0, new_bytes_a_day=30)) as server:
-            client = Client(server.port)
-            statuses = [client.post("/predict/m", [float(n), 2.0]).status for n in (1, 1, 2, 3, 4)]
-            assert statuses == [200, 200, 200, 200, 429]
-            assert client.post("/predict/m", [1.0, 2.0]).status == 200
-            assert client.get("/v2/health/ready").status == 200

@@ -414,8 +414,9 @@ def _(house: House) -> None:
 @probe("new_bytes_a_day")
 def _(house: House) -> None:
     client = house.serve(new_bytes_a_day=len(BODY))
-    bodies = (BODY, BODY, BODY + b" ")
-    assert [client.post("/predict/m", body).status for body in bodies] == [200, 200, 429]
+    bodies = (BODY, BODY, BODY + b" ", BODY)
+    assert [client.post("/predict/m", body).status for body in bodies] == [200, 200, 429, 200]
+    assert client.get("/v2/health/ready").status == 200
 
 
 @probe("max_waiting")
