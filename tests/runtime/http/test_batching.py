@@ -143,16 +143,15 @@ def test_deadlines_count_from_the_request(runtime: Runtime, served: ModelVersion
     assert not [each for each in others if isinstance(each, Exception)]
 
 
-def test_who_gives_up_is_left_out() -> None:
+def test_who_gives_up_is_left_out(runtime: Runtime, served: ModelVersion) -> None:
     async def run(batched: Batched, inner: Counting) -> None:
         first, second = (batched.answer(call(served, np.ones((1, 4)))) for _ in range(2))
         assert first.cancel()
         await asyncio.wrap_future(second)
         assert [len(ask.batch.data) for ask in inner.asked] == [1]
 
-    with runtime_with(shift(1.0, 4)) as runtime:
-        served, inner = runtime.endpoints.find("m"), Counting(runtime)
-        asyncio.run(run(Batched(inner, SLOW), inner))
+    inner = Counting(runtime)
+    asyncio.run(run(Batched(inner, SLOW), inner))
 
 
 def test_the_objective_shortens_the_wait(runtime: Runtime, served: ModelVersion) -> None:

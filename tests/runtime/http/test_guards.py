@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 from pathlib import Path
-from time import monotonic
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from flour.core.errors import ParameterError
 from runtime.http.guard import guards
-from runtime.http.guard.guards import DAY, Budget, Crowd, Rates, Sender, TokenFile
+from runtime.http.guard.guards import DAY, Budget, Rates, Sender, TokenFile
 from runtime.http.wire.interfaces import Need
 from runtime.http.wire.messages import Request
 
@@ -102,27 +101,6 @@ class TestTokens:
         assert tokens(ask()) is None
         assert tokens.client(ask()) == ("10.0.0.1", False)
         assert tokens(ask(token="wrong")) is not None
-
-    def test_a_new_file_counts(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        tokens = TokenFile(file)
-        now = monotonic()
-        monkeypatch.setattr(guards, "monotonic", lambda: now + 10)
-        new = file.with_name("new")
-        new.write_text(f"carol {'c' * 20}\n", encoding="utf-8")
-        new.replace(file)
-        assert tokens(ask(token="c" * 20)) is None
-        assert tokens(ask(token=ALICE)) is not None
-
-    def test_a_damaged_file_changes_nothing(
-        self, file: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        tokens = TokenFile(file)
-        now = monotonic()
-        monkeypatch.setattr(guards, "monotonic", lambda: now + 10)
-        file.write_bytes(b"\xff\xfe")
-        assert tokens(ask(token=ALICE)) is None
-        file.unlink()
-        assert tokens(ask(token=BOB)) is None
 
     @pytest.mark.parametrize(
         "text",
@@ -253,17 +231,6 @@ class TestRates:
         for n in range(50):
             assert rates(ask(peer=str(n))) is None
         assert len(rates._buckets) == 10
-
-
-def test_crowds() -> None:
-    waiting = 0
-    crowd = Crowd(2, lambda: waiting)
-    assert crowd(ask()) is None
-    waiting = 2
-    refused = crowd(ask())
-    assert refused is not None
-    assert (refused.status, dict(refused.headers)) == (503, {"Retry-After": "1"})
-    assert crowd(ask("/v2/health/live")) is None
 
 
 def posted(peer: str, body: bytes) -> Request:

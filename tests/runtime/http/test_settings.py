@@ -589,8 +589,7 @@ def test_notes_of_a_version_count_without_any_setting(house: House) -> None:
 @pytest.mark.parametrize(
     "notes",
     [
-        {"batch_wait": "2"},
-        *({"batch_wait": -1}, {"cache_bytes": "1M"}),
+        *({"batch_wait": "2"}, {"batch_wait": -1}, {"cache_bytes": "1M"}),
         *({"batch_rows": True}, {"batch_objective": nan}),
     ],
 )
