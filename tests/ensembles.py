@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+import oven
+from flour.core.types import Vector
+from flour.language.flow import outputs, source
 from flour.ops.trees.linear_trees import LinearTrees
 from flour.ops.trees.oblivious import ObliviousTrees
 from flour.ops.trees.trees import TreeLeaves, Trees
@@ -116,3 +119,53 @@ def leaves(seed: int, **how: Any) -> TreeLeaves:
     """The leaves an ensemble's rows reach, numbered at random."""
     table, count = nodes(seed, **how)
     return TreeLeaves(**table, number=np.random.default_rng(seed).permutation(count))
+
+
+def chains(trees: int, tests: int, width: int, seed: int = 0) -> Trees:
+    """Trees that are one long branch each: `tests` nodes deep, with a leaf at every one."""
+    rng = np.random.default_rng(seed)
+    inner, size = np.arange(tests), 2 * tests + 1
+    feature = np.full((trees, size), -1, np.int32)
+    feature[:, :tests] = rng.integers(width, size=(trees, tests))
+    threshold = np.zeros((trees, size))
+    threshold[:, :tests] = rng.normal(size=(trees, tests))
+    left, right = np.zeros((2, trees, size), np.int64)
+    leaf, on = tests + inner, np.append(inner[1:], size - 1)
+    turned = rng.random((trees, tests)) < 0.5
+    left[:, :tests], right[:, :tests] = np.where(turned, leaf, on), np.where(turned, on, leaf)
+    start = size * np.arange(trees)[:, None]
+    left[:, :tests] += start
+    right[:, :tests] += start
+    left[:, tests:] = np.arange(trees * (tests + 1)).reshape(trees, -1)
+    return Trees(
+        feature=feature.reshape(-1),
+        threshold=threshold.reshape(-1),
+        left=left.reshape(-1).astype(np.int32),
+        right=right.reshape(-1).astype(np.int32),
+        missing=rng.integers(3, size=trees * size).astype(np.uint8),
+        roots=start.reshape(-1).astype(np.int32),
+        value=rng.normal(size=(trees * (tests + 1), 1)),
+        target=np.zeros(trees, np.int32),
+        base=np.zeros(1),
+    )
+
+
+def near(op: Any, seed: int, rows: int, dtype: str, width: int = 6) -> Any:
+    """Rows at the ensemble's thresholds, beside them, and far out."""
+    rng = np.random.default_rng(seed)
+    used = np.unique(np.asarray(op.threshold.array))
+    beside = [used, np.nextafter(used, np.inf), np.nextafter(used, -np.inf), used.astype("f4")]
+    odd = [np.nan, np.inf, -np.inf, -0.0, 1e-36, -1e-36, -0.5, 31.0, 32.0, 63.9, 64.0, 1e30]
+    with np.errstate(over="ignore"):
+        return rng.choice(np.concatenate([*beside, odd]), size=(rows, width)).astype(dtype)
+
+
+def answers_alike(op: Any, rows: Any, *counts: int) -> None:
+    """Blocks of so many of the rows answer as the definition does, to the last bit."""
+    x = source("X", Vector(rows.shape[1], str(rows.dtype)))
+    plan = oven.bake(outputs(scores=op(x)), exact=True)
+    want = np.asarray(op.reference(rows))
+    bits = f"i{want.itemsize}"
+    for count in counts or (len(rows),):
+        found = plan.run(rows[:count])["scores"]
+        np.testing.assert_array_equal(found.view(bits), want[:count].view(bits))

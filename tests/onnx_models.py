@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 import oven
 from flour.onnx import OnnxProgram, import_model
 from tests.house import ROOT
+from tests.onnx_parts import session
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -103,12 +104,7 @@ def wanted(proto: Any, feed: Arrays) -> Arrays:
     return {name: _plain(value) for name, value in zip(names, found, strict=True)}
 
 
-@functools.lru_cache(maxsize=4)
-def _session(data: bytes) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+_session = functools.lru_cache(maxsize=4)(session)
 
 
 def _plain(value: Any) -> NDArray[Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnxruntime
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
@@ -94,3 +95,22 @@ def absolute(width: int) -> dict[str, Any]:
         "leaves": (("y", *wire),),
         "mixes": False,
     }
+
+
+def session(made: ModelProto | bytes) -> Any:
+    """A session of onnxruntime with one thread, on the processor, that logs errors alone."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    data = made if isinstance(made, bytes) else made.SerializeToString()
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+
+def theirs(made: ModelProto | bytes, **feed: Any) -> list[Any]:
+    """What onnxruntime answers."""
+    return list(session(made).run(None, feed))
+
+
+def theirs_by_name(made: ModelProto | bytes, **feed: Any) -> dict[str, Any]:
+    """What onnxruntime answers, under the names of the outputs."""
+    names = [item.name for item in session(made).get_outputs()]
+    return dict(zip(names, theirs(made, **feed), strict=True))

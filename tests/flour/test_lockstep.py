@@ -17,19 +17,7 @@ from flour.ops.trees import lockstep
 from flour.ops.trees.trees import Trees
 from objectstore import Blob
 from tests import ensembles
-
-WIDTH = 6
-
-
-def near(op: Trees, seed: int, rows: int, dtype: str, width: int = WIDTH) -> Any:
-    """Rows at the ensemble's thresholds, beside them, and far out."""
-    rng = np.random.default_rng(seed)
-    used = np.unique(np.asarray(op.threshold.array))
-    beside = [used, np.nextafter(used, np.inf), np.nextafter(used, -np.inf), used.astype("f4")]
-    odd = [np.nan, np.inf, -np.inf, -0.0, 1e-36, -1e-36, -0.5, 31.0, 32.0, 63.9, 64.0, 1e30]
-    with np.errstate(over="ignore"):
-        return rng.choice(np.concatenate([*beside, odd]), size=(rows, width)).astype(dtype)
-
+from tests.ensembles import answers_alike, near
 
 #: How LightGBM, scikit-learn and XGBoost look at their data. Every way is code of its own.
 LIBRARIES: list[tuple[dict[str, bool], str]] = [
@@ -53,10 +41,7 @@ def test_every_way_ends_at_the_same_leaves(
 ) -> None:
     flags, dtype = library
     op = ensembles.sums(seed, trees=shape[0], depth=shape[1], sets=bool(sets), **flags)
-    plan = oven.bake(outputs(scores=op(source("X", Vector(WIDTH, dtype)))), exact=True)
-    for rows in (1, 7, 9, 70):
-        given_rows = near(op, seed + rows, rows, dtype)
-        np.testing.assert_array_equal(plan.run(given_rows)["scores"], op.reference(given_rows))
+    answers_alike(op, near(op, seed, 70, dtype), 1, 7, 9, 70)
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=str)
@@ -69,13 +54,8 @@ def test_sets_that_many_nodes_share_have_slots(library: tuple[dict[str, bool], s
     assert packed is not None
     assert packed.shared is not None
     ends = ensembles.leaves(1, **how, zeros=bool(flags.get("zeros"))).replace(**flags)
-    x = source("X", Vector(3, dtype))
-    plan = oven.bake(outputs(scores=op(x), leaves=ends(x)), exact=True)
-    for rows in (1, 3, 70):
-        given_rows = near(op, rows, rows, dtype, 3)
-        answer = plan.run(given_rows)
-        np.testing.assert_array_equal(answer["scores"], op.reference(given_rows))
-        np.testing.assert_array_equal(answer["leaves"], ends.reference(given_rows))
+    for each in (op, ends):
+        answers_alike(each, near(op, 1, 70, dtype, 3), 1, 3, 70)
 
 
 @pytest.mark.parametrize("span", [1, 3])
@@ -93,10 +73,7 @@ def test_nodes_of_float32_take_half(span: int, *, sets: bool) -> None:
     assert big is not None
     assert (small.order is None, big.order is None) == (False, True)
     assert 2 * small.nodes.nbytes == big.nodes.nbytes
-    plan = oven.bake(outputs(scores=op(source("X", Vector(3)))), exact=True)
-    for rows in (1, 70):
-        given_rows = near(op, rows, rows, "float64", 3)
-        np.testing.assert_array_equal(plan.run(given_rows)["scores"], op.reference(given_rows))
+    answers_alike(op, near(op, 1, 70, "float64", 3), 1, 70)
 
 
 def test_nodes_without_room_for_their_numbers_are_big() -> None:
@@ -147,18 +124,14 @@ def test_thresholds_at_the_ends(threshold: float, *, strict: bool) -> None:
     impossible = np.isnan(threshold) or (strict and threshold == -np.inf)
     assert (lockstep.pack(op, op.value.array[:, 0]) is None) == impossible
     rows = np.array([[np.nan], [-np.inf], [np.inf], [0.0], [-0.0], [5e-324]])
-    plan = oven.bake(outputs(scores=op(source("X", Vector(1)))))
-    for block in (rows[:1], rows, np.tile(rows, (20, 1))):
-        np.testing.assert_array_equal(plan.run(block)["scores"], op.reference(block))
+    answers_alike(op, np.tile(rows, (20, 1)), 1, len(rows), 20 * len(rows))
 
 
 def test_leaves_that_are_not_numbers() -> None:
     value = np.tile([[np.nan], [-np.inf]], (8, 1))
     op = Trees(**one_test(0.0, value=value))
     assert lockstep.pack(op, value[:, 0]) is None
-    rows = np.array([[-1.0], [1.0]])
-    plan = oven.bake(outputs(scores=op(source("X", Vector(1)))))
-    np.testing.assert_array_equal(plan.run(rows)["scores"], op.reference(rows))
+    answers_alike(op, np.array([[-1.0], [1.0]]))
 
 
 def test_trees_that_share_nodes_are_refused() -> None:
@@ -190,5 +163,5 @@ def test_a_leaf_alone_and_a_chain() -> None:
     op = Trees(**fields)
     rows = np.array([[-1.0], [0.5], [1999.0], [1e9], [np.nan]])
     plan = oven.bake(outputs(scores=op(source("X", Vector(1)))))
-    np.testing.assert_array_equal(plan.run(rows)["scores"], op.reference(rows))
+    answers_alike(op, rows)
     assert plan.run(rows)["scores"][:, 0].tolist() == [0.0, 1.0, 1999.0, 4000.0, 4000.0]

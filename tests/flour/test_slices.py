@@ -19,7 +19,7 @@ from flour.ops.trees.trees import Trees
 from objectstore import Blob
 from oven.explain import explain
 from tests import ensembles
-from tests.flour.test_lockstep import near
+from tests.ensembles import answers_alike, chains, near
 
 #: Rows of one block or less, of one and a few, of two and a half.
 ROWS = (1, 5, 64, 70, 160)
@@ -27,40 +27,7 @@ ROWS = (1, 5, 64, 70, 160)
 
 def same(op: Trees, width: int, seed: int = 0) -> None:
     """Every number of rows answers as the definition does, to the last bit."""
-    plan = oven.bake(outputs(scores=op(source("X", Vector(width)))), exact=True)
-    rows = near(op, seed, ROWS[-1], "float64", width)
-    want = op.reference(rows)
-    for count in ROWS:
-        np.testing.assert_array_equal(plan.run(rows[:count])["scores"], want[:count])
-
-
-def chains(trees: int, tests: int, width: int, seed: int = 0) -> Trees:
-    """Trees that are one long branch each: `tests` nodes deep, with a leaf at every one."""
-    rng = np.random.default_rng(seed)
-    inner, size = np.arange(tests), 2 * tests + 1
-    feature = np.full((trees, size), -1, np.int32)
-    feature[:, :tests] = rng.integers(width, size=(trees, tests))
-    threshold = np.zeros((trees, size))
-    threshold[:, :tests] = rng.normal(size=(trees, tests))
-    left, right = np.zeros((2, trees, size), np.int64)
-    leaf, on = tests + inner, np.append(inner[1:], size - 1)
-    turned = rng.random((trees, tests)) < 0.5
-    left[:, :tests], right[:, :tests] = np.where(turned, leaf, on), np.where(turned, on, leaf)
-    start = size * np.arange(trees)[:, None]
-    left[:, :tests] += start
-    right[:, :tests] += start
-    left[:, tests:] = np.arange(trees * (tests + 1)).reshape(trees, -1)
-    return Trees(
-        feature=feature.reshape(-1),
-        threshold=threshold.reshape(-1),
-        left=left.reshape(-1).astype(np.int32),
-        right=right.reshape(-1).astype(np.int32),
-        missing=rng.integers(3, size=trees * size).astype(np.uint8),
-        roots=start.reshape(-1).astype(np.int32),
-        value=rng.normal(size=(trees * (tests + 1), 1)),
-        target=np.zeros(trees, np.int32),
-        base=np.zeros(1),
-    )
+    answers_alike(op, near(op, seed, ROWS[-1], "float64", width), *ROWS)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +59,12 @@ def test_several_outputs(seed: int, shape: tuple[int, int]) -> None:
     same(op, 6, seed)
 
 
+def holed(rng: np.random.Generator, rows: Any, more: list[float]) -> Any:
+    """Codes of categories, three in ten of them odd numbers."""
+    odd = [np.nan, -1.0, -0.5, -0.0, 63.9, 64.0, 1e9, np.inf, -np.inf, *more]
+    return np.where(rng.random(rows.shape) < 0.3, rng.choice(odd, rows.shape), rows)
+
+
 @settings(max_examples=25)
 @given(st.integers(0, 10_000), st.booleans())
 def test_many_categories(seed: int, signed: bool) -> None:  # noqa: FBT001 (drawn)
@@ -108,14 +81,7 @@ def test_many_categories(seed: int, signed: bool) -> None:  # noqa: FBT001 (draw
         base=np.zeros(1),
         signed=signed,
     )
-    plan = oven.bake(outputs(scores=op(source("X", Vector(6)))), exact=True)
-    odd = [np.nan, -1.0, -0.5, -0.0, 63.9, 64.0, 319.0, 320.0, 1e9, np.inf, -np.inf]
-    rows = np.where(
-        rng.random((70, 6)) < 0.3, rng.choice(odd, (70, 6)), rng.integers(0, 330, (70, 6))
-    )
-    for count in (1, 9, 70):
-        want = op.reference(rows[:count])
-        np.testing.assert_array_equal(plan.run(rows[:count])["scores"], want)
+    answers_alike(op, holed(rng, rng.integers(0, 330, (70, 6)), [319.0, 320.0]), 1, 9, 70)
 
 
 @pytest.mark.parametrize("words", [1, 20])
@@ -132,13 +98,8 @@ def test_sets_that_many_nodes_share(words: int) -> None:
     )
     made: Any = slices(op)
     assert 0 < made.layout().shared <= 36  # three sets, six columns, two ways of missing values
-    plan = oven.bake(outputs(scores=op(source("X", Vector(6)))), exact=True)
-    odd = [np.nan, -1.0, -0.5, -0.0, 63.9, 64.0, 31.5, 640.0, 1e9, np.inf, -np.inf]
     whole = rng.integers(0, 32 * words + 20, size=(160, 6))
-    rows = np.where(rng.random((160, 6)) < 0.3, rng.choice(odd, (160, 6)), whole)
-    for count in (1, 9, 70, 160):
-        want = op.reference(rows[:count])
-        np.testing.assert_array_equal(plan.run(rows[:count])["scores"], want)
+    answers_alike(op, holed(rng, whole, [31.5, 640.0]), 1, 9, 70, 160)
 
 
 def test_few_trees_over_many_columns() -> None:

@@ -18,8 +18,7 @@ from flour.ops.trees.tiles import SIDE, Tiled, tiles
 from flour.ops.trees.trees import TreeLeaves, Trees
 from oven.explain import explain
 from tests import ensembles
-from tests.flour.test_lockstep import near
-from tests.flour.test_slices import chains
+from tests.ensembles import answers_alike, chains, near
 
 #: Rows of one block or less, of two and a half.
 ROWS = (1, 63, 64, 160)
@@ -39,11 +38,7 @@ def tables(op: Trees, dtype: str = "float64", width: int = 6) -> Tiled | None:
 
 def same(op: Any, dtype: str, width: int, seed: int) -> None:
     """Every number of rows answers as the definition does, to the last bit."""
-    plan = oven.bake(outputs(scores=op(source("X", Vector(width, dtype)))), exact=True)
-    rows = near(op, seed, ROWS[-1], dtype, width)
-    want = op.reference(rows)
-    for count in ROWS:
-        np.testing.assert_array_equal(plan.run(rows[:count])["scores"], want[:count])
+    answers_alike(op, near(op, seed, ROWS[-1], dtype, width), *ROWS)
 
 
 @settings(max_examples=60)
@@ -92,8 +87,7 @@ def test_what_is_no_float_is_ranked_or_walked(dtype: str) -> None:
     assert tables(op, dtype) is None
     assert slices(op, Vector(6, dtype)) is not None
     rows = np.random.default_rng(0).integers(0, 2, (130, 6)).astype(dtype)
-    plan = oven.bake(outputs(scores=op(source("X", Vector(6, dtype)))), exact=True)
-    np.testing.assert_array_equal(plan.run(rows)["scores"], op.reference(rows))
+    answers_alike(op, rows)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from flour.core.types import Vector
 from flour.language.flow import outputs, source
 from flour.ops.trees.trees import Trees
 from tests import ensembles
-from tests.flour.test_lockstep import near
-from tests.flour.test_slices import chains
+from tests.ensembles import answers_alike, chains, near
 
 #: Around the widths of registers, of half blocks and of blocks.
 SIZES = (1, 2, 3, 7, 8, 9, 16, 17, 33, 64, 65, 100, 1000)
@@ -27,11 +26,7 @@ MOST = 1.05
 
 def every_size(op: Trees, width: int, dtype: str = "float64", seed: int = 0) -> None:
     """Blocks of every size answer as the definition does, to the last bit."""
-    plan = oven.bake(outputs(scores=op(source("X", Vector(width, dtype)))), exact=True)
-    rows = near(op, seed, SIZES[-1], dtype, width)
-    want = op.reference(rows)
-    for count in SIZES:
-        np.testing.assert_array_equal(plan.run(rows[:count])["scores"], want[:count])
+    answers_alike(op, near(op, seed, SIZES[-1], dtype, width), *SIZES)
 
 
 @settings(max_examples=10)

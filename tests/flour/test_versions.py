@@ -22,7 +22,7 @@ from flour.core.op import Parameter, from_data, to_data
 from flour.language.flow import Flow
 from flour.ops.trees.trees import Trees
 from objectstore import Blob, FileStore, MemoryStore, Store
-from tests.flour.test_slices import chains
+from tests.ensembles import chains
 
 rng = np.random.default_rng(11)
 X = rng.normal(size=(1500, 12))

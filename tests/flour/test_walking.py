@@ -15,6 +15,7 @@ from flour.ops.trees.trees import Trees
 from objectstore import Blob
 from oven.explain import explain
 from tests import ensembles
+from tests.ensembles import answers_alike
 from tests.flour.test_lockstep import LIBRARIES
 
 WIDTH = 4
@@ -67,18 +68,6 @@ def rows_of(op: Trees, count: int, dtype: str) -> Any:
         return rng.choice(chosen, size=(count, WIDTH)).astype(dtype)
 
 
-def same(op: Trees, dtype: str, counts: tuple[int, ...] = (1, 3, 70)) -> None:
-    """The plan answers what the definition does, to the bit."""
-    plan = oven.bake(outputs(scores=op(source("X", Vector(WIDTH, dtype)))), exact=True)
-    for count in counts:
-        rows = rows_of(op, count, dtype)
-        expected = np.asarray(op.reference(rows))
-        np.testing.assert_array_equal(
-            plan.run(rows)["scores"].view(f"i{expected.itemsize}"),
-            expected.view(f"i{expected.itemsize}"),
-        )
-
-
 @pytest.mark.parametrize("library", LIBRARIES, ids=str)
 @pytest.mark.parametrize("kind", ["numbers", "sets", "codes"])
 def test_all_trees_in_turns(
@@ -101,7 +90,7 @@ def test_all_trees_in_turns(
         made = packed(op, "float32" if op.narrow else "float64")
         assert made.in_turns
         assert (made.coded is not None) == (kind == "codes")
-        same(op, dtype)
+        answers_alike(op, rows_of(op, 70, dtype), 1, 3, 70)
 
 
 def test_few_or_small_trees_are_not_walked_in_turns() -> None:
@@ -127,7 +116,7 @@ def test_sets_of_one_category_are_codes(
         assert packed(op, held).coded is not None
         assert packed(op, held).shared is None
     assert packed(op, "float32").shift
-    same(op, dtype)
+    answers_alike(op, rows_of(op, 70, dtype), 1, 3, 70)
 
 
 def test_sets_that_hold_what_is_missing_are_no_codes() -> None:
@@ -135,7 +124,7 @@ def test_sets_that_hold_what_is_missing_are_no_codes() -> None:
     missing = np.where(np.asarray(op.category.array) >= 0, 1, op.missing.array).astype(np.uint8)
     op = op.replace(missing=Blob.of(missing))
     assert packed(op, "float64").coded is None
-    same(op, "float64")
+    answers_alike(op, rows_of(op, 70, "float64"), 1, 3, 70)
 
 
 @pytest.mark.parametrize("span", [1, 3])
@@ -152,7 +141,7 @@ def test_leaves_that_are_alike_are_counted_once(span: int) -> None:
     np.testing.assert_array_equal(
         np.unique(op.ordered(alike.order).array.view(np.int64)), np.unique(value.view(np.int64))
     )
-    same(op, "float64")
+    answers_alike(op, rows_of(op, 70, "float64"), 1, 3, 70)
     differ = op.replace(value=Blob.of(np.arange(float(value.size)).reshape(value.shape)))
     made = lockstep.pack(differ, value[:, 0], "float32", differ.alike())
     assert made is not None

@@ -15,9 +15,9 @@ from tests.runtime.plans import shift
 
 
 @pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    """A runtime without models."""
-    with Runtime() as made:
+def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
+    """A runtime without models, with as many executors as the module's `EXECUTORS` says."""
+    with Runtime(executors=getattr(request.module, "EXECUTORS", None)) as made:
         yield made
 
 

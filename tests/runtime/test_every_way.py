@@ -204,12 +204,18 @@ def test_a_shadow_is_compared(way: Way) -> None:
     put = json.dumps({"champion": "shadowed@1", "shadow": "shadowed@2"}).encode()
     assert way.client.ask("PUT", "/v2/models/shadowed/route", put).status == 200
 
-    def pairs() -> int:
-        return int(way.client.get("/v2/models/shadowed/compare").json["pairs"])
+    def compared() -> Any:
+        return way.client.get("/v2/models/shadowed/compare").json
 
-    before = pairs() if way.client.get("/v2/models/shadowed/compare").status == 200 else 0
+    assert way.client.get("/v2/models/nobody/compare").status == 404
+    before = compared()["pairs"]
     assert way.scores("shadowed") == {4.0}
-    until(lambda: pairs() == before + MANY, "pairs are missing")
+    until(lambda: compared()["pairs"] == before + MANY, "pairs are missing")
+    for _ in range(4):  # whichever process is asked
+        found = compared()
+        assert (found["pairs"], found["disagreements"]) == (before + MANY, before + MANY)
+        assert found["outputs"]["score"]["mean_difference"] == pytest.approx(4.0)
+        assert found["first_difference"]
 
 
 def test_a_rollout_counts_the_answers_of_all(way: Way) -> None:
@@ -245,11 +251,14 @@ def test_a_graph_that_waits(way: Way) -> None:
 def test_a_model_goes_and_comes_by_name(way: Way) -> None:
     """No process answers what is unloaded, and every one what is loaded again."""
     path = "/v2/repository/models/unloaded"
-    assert way.client.post(f"{path}/unload", {}).status == 200
-    replies = [way.client.post("/predict/unloaded", ROW).status for _ in range(MANY)]
-    assert set(replies) == {404}
-    assert way.client.post(f"{path}/load", {}).status == 200
-    assert way.scores("unloaded") == {8.0}
+    for _ in range(2):
+        assert way.client.post(f"{path}/unload", {}).status == 200
+        replies = [way.client.post("/predict/unloaded", ROW).status for _ in range(MANY)]
+        assert set(replies) == {404}
+        assert way.client.post(f"{path}/load", {}).status == 200
+        assert way.scores("unloaded") == {8.0}
+    nothing = way.client.post("/v2/repository/models/nothing/load", {})
+    assert (nothing.status, "no model 'nothing'" in nothing.error) == (404, True)
     index = way.client.post("/v2/repository/index", {}).json
     assert {each["name"] for each in index} == {*MODELS, "graph", "waiting"}
 

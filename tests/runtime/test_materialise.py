@@ -30,6 +30,8 @@ from runtime.service.materialise import cut
 from runtime.service.results import Results, key_of, size_of
 from tests.runtime.plans import documents, shift, text_flow
 
+EXECUTORS = 1
+
 TEXTS = documents(12, 4000)
 
 
@@ -56,17 +58,16 @@ def ask_all(runtime: Runtime, rounds: int, count: int = 3) -> None:
             runtime._materialiser.settle(60)
 
 
-def test_a_call_that_outlives_its_version_keeps_nothing_of_it() -> None:
+def test_a_call_that_outlives_its_version_keeps_nothing_of_it(runtime: Runtime) -> None:
     """It says what it took when the version has gone already."""
-    with Runtime(executors=1) as runtime:
-        for seconds in (CANDIDATE_SECONDS / 2, 1.0):
-            runtime.register("a", shift(1.0))
-            served = runtime.endpoints.find("a")
-            runtime.unregister("a")
-            runtime._materialiser.consider(served, seconds)
-            del served
-            gc.collect()
-            assert runtime.stats().catalog.versions == 0
+    for seconds in (CANDIDATE_SECONDS / 2, 1.0):
+        runtime.register("a", shift(1.0))
+        served = runtime.endpoints.find("a")
+        runtime.unregister("a")
+        runtime._materialiser.consider(served, seconds)
+        del served
+        gc.collect()
+        assert runtime.stats().catalog.versions == 0
 
 
 def test_a_common_first_part_is_found_and_used() -> None:
@@ -130,28 +131,26 @@ def test_parts_are_made_when_calls_have_cost_as_much(monkeypatch: pytest.MonkeyP
         assert runtime.stats().groups != ()
 
 
-def test_a_common_part_that_is_next_to_nothing_is_not_shared() -> None:
+def test_a_common_part_that_is_next_to_nothing_is_not_shared(runtime: Runtime) -> None:
     """All that both do with the same input is to take it as numbers."""
     rng = np.random.default_rng(0)
-    with Runtime(executors=1) as runtime:
-        for n in range(2):
-            numbers = flour.vector("x", 400).sqrt()
-            wide = numbers.linear(rng.normal(size=(300, 400)), np.zeros(300))
-            runtime.register(f"p{n}", flour.outputs(y=wide))
-        for _ in range(4):
-            runtime._materialiser.consider(runtime.endpoints.find("p0"), 1e-3, 100, 90)
-        runtime._materialiser.settle(60)
-        assert runtime.stats().groups == ()
+    for n in range(2):
+        numbers = flour.vector("x", 400).sqrt()
+        wide = numbers.linear(rng.normal(size=(300, 400)), np.zeros(300))
+        runtime.register(f"p{n}", flour.outputs(y=wide))
+    for _ in range(4):
+        runtime._materialiser.consider(runtime.endpoints.find("p0"), 1e-3, 100, 90)
+    runtime._materialiser.settle(60)
+    assert runtime.stats().groups == ()
 
 
-def test_plans_with_nothing_in_common_are_left_alone() -> None:
-    with Runtime(executors=1) as runtime:
-        runtime.register("a", text_flow(0))
-        runtime.register("b", shift(1.0))
-        for n in range(100):
-            runtime.predict("a", [TEXTS[n % 12]] * 2)
-        runtime._materialiser.settle(60)
-        assert runtime.stats().groups == ()
+def test_plans_with_nothing_in_common_are_left_alone(runtime: Runtime) -> None:
+    runtime.register("a", text_flow(0))
+    runtime.register("b", shift(1.0))
+    for n in range(100):
+        runtime.predict("a", [TEXTS[n % 12]] * 2)
+    runtime._materialiser.settle(60)
+    assert runtime.stats().groups == ()
 
 
 def test_without_room_for_results_nothing_is_tried() -> None:
@@ -175,17 +174,16 @@ def test_a_plan_dropped_for_memory_leaves_its_group() -> None:
         np.testing.assert_allclose(runtime.predict("t0", TEXTS[0])["score"], want, rtol=1e-12)
 
 
-def test_what_callers_do_to_answers_does_not_spread() -> None:
+def test_what_callers_do_to_answers_does_not_spread(runtime: Runtime) -> None:
     """Two versions of one program: all of it is in common, outputs included."""
-    with Runtime(executors=1) as runtime:
-        for n in range(2):
-            runtime.register(f"t{n}", text_flow(7))
-        ask_all(runtime, 200, 2)
-        assert runtime.stats().groups != ()
-        first = runtime.predict("t0", [TEXTS[0]])["score"]
-        want = first.copy()
-        first[:] = 77.0
-        np.testing.assert_array_equal(runtime.predict("t1", [TEXTS[0]])["score"], want)
+    for n in range(2):
+        runtime.register(f"t{n}", text_flow(7))
+    ask_all(runtime, 200, 2)
+    assert runtime.stats().groups != ()
+    first = runtime.predict("t0", [TEXTS[0]])["score"]
+    want = first.copy()
+    first[:] = 77.0
+    np.testing.assert_array_equal(runtime.predict("t1", [TEXTS[0]])["score"], want)
 
 
 def test_many_threads() -> None:

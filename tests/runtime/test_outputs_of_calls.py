@@ -29,6 +29,8 @@ from scheduler import DeadlineExceeded
 from tests.house import entered, until
 from tests.runtime.http.client import Client
 
+EXECUTORS = 1
+
 X: NDArray[np.float64] = np.random.default_rng(0).normal(size=(60, 3))
 PLAN = oven.bake(flour.from_sklearn(LogisticRegression().fit(X, X[:, 0] > 0)), background=False)
 FRAME = pd.DataFrame(X, columns=[*"abc"])
@@ -152,45 +154,42 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("data", [X[0], X[:8], X[0].tolist()])
-def test_options_stay_in_machine_code(data: Any, options: dict[str, Any]) -> None:
+def test_options_stay_in_machine_code(data: Any, options: dict[str, Any], runtime: Runtime) -> None:
     """As soon as an entry for the outputs is there, no function of Python's is entered."""
-    with Runtime(executors=1) as runtime:
-        runtime.register("m", PLAN, background=False)
-        whole, version = runtime.predict("m", data), runtime.endpoints.find("m")
-        calls = [partial(runtime.predict, "m", data, **options)]
-        calls += [partial(runtime.predict, name="m", data=data, **options)]
-        for call in calls:
-            until(lambda call=call: not entered(call))  # type: ignore[misc]  # early
-            count, found = version.counts.inline.value, call()
-            assert version.counts.inline.value == count + 1
-            wanted = options.get("outputs") or ALL
-            assert list(found) == ([wanted] if isinstance(wanted, str) else [*wanted])
-            for name, value in found.items():
-                assert type(value) is type(whole[name])
-                np.testing.assert_allclose(value, whole[name], rtol=1e-12)
+    runtime.register("m", PLAN, background=False)
+    whole, version = runtime.predict("m", data), runtime.endpoints.find("m")
+    calls = [partial(runtime.predict, "m", data, **options)]
+    calls += [partial(runtime.predict, name="m", data=data, **options)]
+    for call in calls:
+        until(lambda call=call: not entered(call))  # type: ignore[misc]  # early
+        count, found = version.counts.inline.value, call()
+        assert version.counts.inline.value == count + 1
+        wanted = options.get("outputs") or ALL
+        assert list(found) == ([wanted] if isinstance(wanted, str) else [*wanted])
+        for name, value in found.items():
+            assert type(value) is type(whole[name])
+            np.testing.assert_allclose(value, whole[name], rtol=1e-12)
 
 
-def test_the_only_output_by_name_is_the_whole() -> None:
-    with Runtime(executors=1) as runtime:
-        runtime.register("m", flour.from_sklearn(Ridge().fit(X, X[:, 0])), background=False)
-        ask = partial(runtime.predict, "m", X[0])
-        for call in (ask, partial(ask, outputs="value"), partial(ask, outputs=["value"])):
-            until(lambda call=call: not entered(call))  # type: ignore[misc]  # early
+def test_the_only_output_by_name_is_the_whole(runtime: Runtime) -> None:
+    runtime.register("m", flour.from_sklearn(Ridge().fit(X, X[:, 0])), background=False)
+    ask = partial(runtime.predict, "m", X[0])
+    for call in (ask, partial(ask, outputs="value"), partial(ask, outputs=["value"])):
+        until(lambda call=call: not entered(call))  # type: ignore[misc]  # early
 
 
-def test_a_long_call_of_some_outputs_is_learned() -> None:
+def test_a_long_call_of_some_outputs_is_learned(runtime: Runtime) -> None:
     """The whole takes as long at least; a short one says nothing of it."""
     words = TfidfVectorizer(analyzer="char", ngram_range=(1, 6))
     text = "a long text with many words " * 300
     fitted = make_pipeline(words, LogisticRegression()).fit([text, "short"], [0, 1])
-    with Runtime(executors=1) as runtime:
-        runtime.register("m", flour.from_sklearn(fitted), background=False)
-        version, ask = runtime.endpoints.find("m"), partial(runtime.predict, outputs="label")
-        for _ in range(2500):
-            ask("m", "short")
-        assert runtime.direct.expected(version, 1) is None
-        until(lambda: ask("m", text) and runtime.direct.expected(version, 1))
-        assert not version.learned.nonblocking
+    runtime.register("m", flour.from_sklearn(fitted), background=False)
+    version, ask = runtime.endpoints.find("m"), partial(runtime.predict, outputs="label")
+    for _ in range(2500):
+        ask("m", "short")
+    assert runtime.direct.expected(version, 1) is None
+    until(lambda: ask("m", text) and runtime.direct.expected(version, 1))
+    assert not version.learned.nonblocking
 
 
 def test_entries_of_outputs_go_with_the_plan(tmp_path: Path) -> None:

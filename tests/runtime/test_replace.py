@@ -21,29 +21,26 @@ def offset(runtime: Runtime, address: str = "a") -> float:
     return offset_of(runtime.predict(address, ROWS), ROWS)
 
 
-def test_without_being_asked_nothing_is_replaced() -> None:
-    with Runtime() as runtime:
-        runtime.register("a", shift(1.0), "x")
-        with pytest.raises(AlreadyTaken):
-            runtime.register("a", shift(2.0), "x")
-        assert offset(runtime) == 1.0
+def test_without_being_asked_nothing_is_replaced(runtime: Runtime) -> None:
+    runtime.register("a", shift(1.0), "x")
+    with pytest.raises(AlreadyTaken):
+        runtime.register("a", shift(2.0), "x")
+    assert offset(runtime) == 1.0
 
 
-def test_a_version_takes_the_address_and_the_service_of_another() -> None:
-    with Runtime() as runtime:
-        runtime.register("a", shift(1.0), "x")
-        runtime.register("a", shift(5.0), "y", activate=False)
-        runtime.register("a", shift(2.0), "x", activate=False, replace=True)
-        assert (offset(runtime), offset(runtime, "a@x"), offset(runtime, "a@y")) == (2.0, 2.0, 5.0)
-        runtime.register("a", shift(6.0), "y", activate=False, replace=True)
-        assert (offset(runtime), offset(runtime, "a@y")) == (2.0, 6.0)
-        assert next(iter(runtime.endpoints)).versions == ("x", "y")
+def test_a_version_takes_the_address_and_the_service_of_another(runtime: Runtime) -> None:
+    runtime.register("a", shift(1.0), "x")
+    runtime.register("a", shift(5.0), "y", activate=False)
+    runtime.register("a", shift(2.0), "x", activate=False, replace=True)
+    assert (offset(runtime), offset(runtime, "a@x"), offset(runtime, "a@y")) == (2.0, 2.0, 5.0)
+    runtime.register("a", shift(6.0), "y", activate=False, replace=True)
+    assert (offset(runtime), offset(runtime, "a@y")) == (2.0, 6.0)
+    assert next(iter(runtime.endpoints)).versions == ("x", "y")
 
 
-def test_what_is_not_there_is_registered_all_the_same() -> None:
-    with Runtime() as runtime:
-        runtime.register("a", shift(1.0), "x", replace=True)
-        assert offset(runtime, "a@x") == 1.0
+def test_what_is_not_there_is_registered_all_the_same(runtime: Runtime) -> None:
+    runtime.register("a", shift(1.0), "x", replace=True)
+    assert offset(runtime, "a@x") == 1.0
 
 
 def test_a_replacement_that_fails_leaves_what_was_there(tmp_path: Path) -> None:

@@ -32,15 +32,11 @@ from tests.house import until
 from tests.runtime.conftest import Hold
 from tests.runtime.plans import WIDTH, documents, offset_of, shift, shift_flow, text_flow
 
+EXECUTORS = 2
+
 ROW = np.arange(float(WIDTH))
 BLOCK = np.arange(40.0 * WIDTH).reshape(40, WIDTH)
 MANY = np.zeros((50_000, WIDTH))
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime(executors=2) as made:
-        yield made
 
 
 # --- names and versions -------------------------------------------------------------------------
@@ -370,21 +366,22 @@ def test_a_version_in_flight_is_freed_with_its_last_answer(hold: Hold) -> None:
         assert runtime.store.digests() == []
 
 
-def test_a_name_can_be_taken_again_while_the_former_one_answers(hold: Hold) -> None:
-    with Runtime(executors=2) as runtime:
-        runtime.register("a", hold.plan(), "1")
-        future = runtime.submit("a", BLOCK, engine="batch")
-        hold.wait()
-        runtime.unregister("a")
-        runtime.register("a", shift(7.0), "1")
-        assert offset_of(runtime.predict("a", BLOCK), BLOCK) == 7.0
-        hold.go()
-        assert future.result(30)
-        del future
-        gc.collect()
-        runtime.stats()
-        assert set(runtime.store.holdings()) == {"a@1"}, "held for the new one"
-        assert runtime.stats().catalog.owners == 1
+def test_a_name_can_be_taken_again_while_the_former_one_answers(
+    hold: Hold, runtime: Runtime
+) -> None:
+    runtime.register("a", hold.plan(), "1")
+    future = runtime.submit("a", BLOCK, engine="batch")
+    hold.wait()
+    runtime.unregister("a")
+    runtime.register("a", shift(7.0), "1")
+    assert offset_of(runtime.predict("a", BLOCK), BLOCK) == 7.0
+    hold.go()
+    assert future.result(30)
+    del future
+    gc.collect()
+    runtime.stats()
+    assert set(runtime.store.holdings()) == {"a@1"}, "held for the new one"
+    assert runtime.stats().catalog.owners == 1
 
 
 def test_dropping_a_runtime_leaves_no_threads() -> None:

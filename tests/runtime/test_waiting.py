@@ -6,7 +6,6 @@ import asyncio
 import gc
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,14 +23,10 @@ from tests.house import until
 from tests.runtime.conftest import Hold
 from tests.runtime.plans import WIDTH, documents, offset_of, shift, shift_flow, text_flow
 
+EXECUTORS = 2
+
 ROW = np.arange(4.0)
 BLOCK = np.arange(160.0).reshape(40, 4)
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime(executors=2) as made:
-        yield made
 
 
 class Ovens:

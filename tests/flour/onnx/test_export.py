@@ -40,6 +40,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import flour
 import runtime
 from flour.core.errors import UnsupportedSetting
+from tests.onnx_parts import theirs_by_name
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(90, 4))
@@ -95,13 +96,6 @@ FITTED: dict[str, tuple[Any, Any]] = {
 }
 
 
-def answers(data: bytes, **feed: Any) -> dict[str, Any]:
-    """What onnxruntime answers."""
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    names = [item.name for item in session.get_outputs()]
-    return dict(zip(names, session.run(names, feed), strict=True))
-
-
 def assert_same(got: Any, want: Any, tolerance: float = 1e-10) -> None:
     """Equal labels, close numbers, of the same dtype."""
     want = np.asarray(want.toarray() if hasattr(want, "toarray") else want)
@@ -119,7 +113,7 @@ def test_onnxruntime_answers_as_the_program_does(fit: Any, rows: Any) -> None:
     data = flour.to_onnx(flow)
     checker.check_model(ModelProto.FromString(data), full_check=True)
     want = flow.reference(rows)
-    got = answers(data, X=rows)
+    got = theirs_by_name(data, X=rows)
     assert got.keys() == want.keys()
     for name, value in want.items():
         assert_same(got[name], value)
@@ -148,7 +142,7 @@ def test_what_was_written_is_read_back(fit: Any, rows: Any) -> None:
 def test_float32_stays_float32() -> None:
     flow = flour.vector("x", 3, "float32").subtract([1.0, 2.0, 3.0]).tanh()
     rows = RNG.normal(size=(5, 3)).astype(np.float32)
-    (got,) = answers(flour.to_onnx(flow), x=rows).values()
+    (got,) = theirs_by_name(flour.to_onnx(flow), x=rows).values()
     assert_same(got, flow.reference(rows)["output"], 1e-6)
 
 
@@ -163,7 +157,7 @@ def test_frames_become_one_input_for_each_column() -> None:
     flow = flour.from_sklearn(fit, sample=frame)
     feed = {name: frame[[name]].to_numpy() for name in frame}
     feed["city"] = feed["city"].astype(object)
-    (got,) = answers(flour.to_onnx(flow), **feed).values()
+    (got,) = theirs_by_name(flour.to_onnx(flow), **feed).values()
     assert_same(got, flow.reference(frame)["features"])
 
 
@@ -184,7 +178,7 @@ def test_missing_strings_are_the_texts_that_onnxruntime_reads_them_as(lost: str,
     flow = flour.from_sklearn(step.fit(kept), sample=kept)
     data = flour.to_onnx(flow)
     (want,) = flow.reference(names).values()
-    (got,) = answers(data, x0=names).values()
+    (got,) = theirs_by_name(data, x0=names).values()
     assert_same(got, want)
     (back,) = runtime.InferenceSession(data, native_only=True).run(None, {"x0": names})
     assert_same(back, got)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -40,6 +39,7 @@ from sklearn.pipeline import make_pipeline, make_union
 
 import flour
 from flour.onnx import import_model
+from tests.onnx_parts import session
 
 RNG = np.random.default_rng(20181008)
 X = RNG.normal(size=(80, 4))
@@ -155,15 +155,13 @@ def held(fit: Any, rows: Any, share: float) -> None:
     """The program, the model on onnxruntime, and the program that is read back answer alike."""
     flow = flour.from_sklearn(fit, sample=rows)
     data = flour.to_onnx(flow)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    names = [item.name for item in session.get_outputs()]
-    (feed,) = ({item.name: rows} for item in session.get_inputs())
+    asked = session(data)
+    names = [item.name for item in asked.get_outputs()]
+    (feed,) = ({item.name: rows} for item in asked.get_inputs())
     want = flow.reference(rows)
     again = import_model(data, native_only=True)
     back = again.answer(again.flow.reference(again.feed(feed)))
-    for name, value in zip(names, session.run(names, feed), strict=True):
+    for name, value in zip(names, asked.run(names, feed), strict=True):
         agree(value, want[name], share, name)
         agree(back[name], want[name], share, f"{name}, read back")
 

@@ -69,23 +69,26 @@ def test_parts_take_in_what_is_in_files(tmp_path: Path) -> None:
         np.testing.assert_allclose(plan.run({"x": rows})["y"], want, rtol=1e-5)
 
 
+def constant(location: str = "weights.bin") -> Any:
+    """A product with a constant of a node."""
+    steps = [node("Constant", [], ["w"], value=outside("", location))]
+    steps.append(node("MatMul", ["x", "w"], ["y"]))
+    return model(steps, [("x", FLOAT, ["N", 4])], [("y", FLOAT, ["N", 4])])
+
+
 def test_constants_of_native_nodes(tmp_path: Path) -> None:
-    made = model(
-        [node("Constant", [], ["w"], value=outside("")), node("MatMul", ["x", "w"], ["y"])],
-        [("x", FLOAT, ["N", 4])],
-        [("y", FLOAT, ["N", 4])],
-    )
-    found = flour.from_onnx(saved(made, tmp_path), native_only=True).reference(X)["y"]
+    found = flour.from_onnx(saved(constant(), tmp_path), native_only=True).reference(X)["y"]
     np.testing.assert_allclose(found, X @ WEIGHTS, rtol=1e-5)
 
 
-def test_nothing_outside_the_folder_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [branching, constant])
+def test_nothing_outside_the_folder_is_read(tmp_path: Path, make: Any) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     (tmp_path / "secret.bin").write_bytes(WEIGHTS.tobytes())
     (inner / "link.bin").symlink_to(tmp_path / "secret.bin")
     for location in ("../secret.bin", str(tmp_path / "secret.bin"), "link.bin", "absent.bin", ""):
-        path = saved(branching(location), inner)
+        path = saved(make(location), inner)
         with pytest.raises(DamagedModel):
             flour.from_onnx(path)
         with pytest.raises(InvalidGraph):

@@ -6,7 +6,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
@@ -15,7 +14,7 @@ import oven
 from flour.core.errors import FlourError
 from flour.onnx import NotNative, import_model
 from runtime import InferenceSession
-from tests.onnx_parts import FLOAT, INT64, STRING, Port, model, node
+from tests.onnx_parts import FLOAT, INT64, STRING, Port, model, node, session, theirs
 
 RNG = np.random.default_rng(3)
 ODD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38, -3e38, 1e-40, 0.5, -0.5, 2.5, -2.5]
@@ -170,14 +169,10 @@ def made(name: str) -> ModelProto:
     return proto
 
 
-def theirs(proto: ModelProto, feed: dict[str, Any]) -> Any:
+def answer_of(proto: ModelProto, x: Any) -> Any:
     """What onnxruntime answers; of types that numpy has not, None."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 4, 1
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
-    return (
-        None if session.get_outputs()[0].type == "tensor(bfloat16)" else session.run(["y"], feed)[0]
-    )
+    bare = session(proto).get_outputs()[0].type == "tensor(bfloat16)"
+    return None if bare else theirs(proto, x=x)[0]
 
 
 def alike(got: Any, want: Any) -> None:
@@ -201,7 +196,7 @@ def test_answers_are_onnxruntimes(name: str) -> None:
     session, program = InferenceSession(proto), import_model(proto)
     plan = oven.bake(program.flow)
     for x in (ROWS, ROWS[:1], ROWS[12:]):
-        want = theirs(proto, {"x": x})
+        want = answer_of(proto, x)
         found = [session.run(None, {"x": x})[0], program.run(plan.run, {"x": x})["y"]]
         if want is None:
             want = x.astype(ml_dtypes.bfloat16)
@@ -248,7 +243,7 @@ def test_strings(name: str) -> None:
     proto = model(nodes, [("x", STRING, ["N", 2])], outputs, opset=20)
     for item in proto.graph.output:
         item.ClearField("type")
-    want = theirs(proto, {"x": WORDS})
+    want = answer_of(proto, WORDS)
     assert InferenceSession(proto).run(["y"], {"x": WORDS})[0].tolist() == want.tolist()
     program = import_model(proto)
     got = program.run(oven.bake(program.flow).run, {"x": WORDS})["y"]
@@ -268,7 +263,7 @@ def test_what_is_around_stays_native() -> None:
     names = [item.op.name for item in program.flow.nodes()]
     assert names.count("Opaque") == 1
     assert "Trees" in names
-    want = theirs(proto, {"x": ROWS[12:]})
+    want = answer_of(proto, ROWS[12:])
     got = program.run(oven.bake(program.flow).run, {"x": ROWS[12:]})["y"]
     np.testing.assert_allclose(got, want, rtol=1e-6)
     np.testing.assert_allclose(

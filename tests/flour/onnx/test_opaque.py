@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import flour
 import oven
@@ -25,19 +24,18 @@ from oven import Plan
 from oven.errors import DamagedPlan
 from oven.explain import explain
 from runtime import Runtime
-from tests.onnx_parts import FLOAT, INT64, STRING, black_in_the_middle, black_weights, model, node
+from tests.onnx_parts import (
+    FLOAT,
+    INT64,
+    STRING,
+    black_in_the_middle,
+    black_weights,
+    model,
+    node,
+    theirs,
+)
 
 ROWS = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
-
-
-def theirs(made: ModelProto, **feed: Any) -> list[Any]:
-    """What onnxruntime answers."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    data = made.SerializeToString()
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    answers: list[Any] = session.run(None, feed)
-    return answers
 
 
 def opaque_of(plan: Plan) -> Opaque:

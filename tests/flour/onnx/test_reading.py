@@ -1,4 +1,4 @@
-"""Reading models: files beside the model, old files, functions, and what is no valid model."""
+"""Reading models: old files, functions, sizes; test_hostile.py has what is no valid model."""
 
 from __future__ import annotations
 
@@ -47,55 +47,6 @@ def answer(given: Any, x: Any) -> Any:
     ]
 
 
-def beside(folder: Path, location: str, **more: str) -> Path:
-    """A model in a folder whose weights are in a file of this name."""
-    made = model(node("MatMul", "x", "w", "y"), w=np.eye(2, dtype=np.float32) * 3)
-    tensor = made.graph.initializer[0]
-    data = tensor.raw_data
-    tensor.ClearField("raw_data")
-    tensor.data_location = TensorProto.EXTERNAL
-    for key, value in {"location": location, **more}.items():
-        entry = tensor.external_data.add()
-        entry.key, entry.value = key, value
-    path = folder / "model.onnx"
-    path.write_bytes(made.SerializeToString())
-    (folder / "weights.bin").write_bytes(b"skipped!" + data)
-    return path
-
-
-def test_weights_in_a_file_beside_the_model(tmp_path: Path) -> None:
-    path = beside(tmp_path, "weights.bin", offset="8", length="16")
-    for given in (path, str(path)):
-        assert answer(given, [[1, 2]]).tolist() == [[3, 6]]
-
-
-@pytest.mark.parametrize(
-    "location", ["../weights.bin", "/etc/passwd", "", "a\\b", "nothing.bin", "link.bin", "."]
-)
-def test_no_file_outside_of_the_folder_is_read(tmp_path: Path, location: str) -> None:
-    folder = tmp_path / "inner"
-    folder.mkdir()
-    (tmp_path / "weights.bin").write_bytes(bytes(16))
-    (folder / "link.bin").symlink_to(tmp_path / "weights.bin")
-    with pytest.raises(DamagedModel, match="folder") as refused:
-        from_onnx(beside(folder, location))
-    assert refused.value.where == "tensor 'w'"
-
-
-@pytest.mark.parametrize(
-    "extent", [{"offset": "9"}, {"offset": "8", "length": "17"}, {"offset": "-1"}, {"length": "x"}]
-)
-def test_data_that_does_not_fit_its_tensor(tmp_path: Path, extent: dict[str, str]) -> None:
-    with pytest.raises(DamagedModel):
-        from_onnx(beside(tmp_path, "weights.bin", **extent))
-
-
-def test_weights_outside_need_a_path(tmp_path: Path) -> None:
-    data = beside(tmp_path, "weights.bin").read_bytes()
-    with pytest.raises(DamagedModel, match="was not read from one"):
-        from_onnx(data)
-
-
 def test_nodes_may_stand_in_any_order() -> None:
     made = model(node("Neg", "a", "y"), node("Add", "x", "x", "a"))
     assert answer(made, [[1, 2]]).tolist() == [[-2, -4]]
@@ -127,65 +78,6 @@ def test_a_broadcast_of_the_oldest_versions() -> None:
     assert answer(
         model(node("Add", "x", "w", "y", broadcast=1), opset=6, w=w), [[1, 2]]
     ).tolist() == [[11, 22]]
-
-
-def circle() -> Any:
-    return model(node("Add", "x", "b", "y"), node("Neg", "y", "b"))
-
-
-def twice() -> Any:
-    return model(node("Neg", "x", "y"), node("Abs", "x", "y"))
-
-
-def nowhere() -> Any:
-    return model(node("Add", "x", "nothing", "y"))
-
-
-def no_output() -> Any:
-    return model(node("Neg", "x", "z"))
-
-
-def short() -> Any:
-    made = model(node("Add", "x", "w", "y"), w=np.zeros(2, np.float32))
-    made.graph.initializer[0].dims[0] = 2**40
-    return made
-
-
-def torn() -> Any:
-    made = model(node("Add", "x", "w", "y"), w=np.zeros(2, np.float32))
-    made.graph.initializer[0].dims[0] = 3
-    return made
-
-
-def nested() -> Any:
-    inner = graph([node("Neg", "x", "y")])
-    for _ in range(25):
-        inner = graph([node("If", "c", "y", then_branch=inner)])
-    return helper.make_model(inner)
-
-
-@pytest.mark.parametrize(
-    ("made", "where"),
-    [
-        (circle, "the_Add"),
-        (twice, "the_Abs"),
-        (nowhere, "the_Add"),
-        (no_output, "outputs"),
-        (short, "tensor 'w'"),
-        (torn, "tensor 'w'"),
-        (nested, ""),
-    ],
-)
-def test_what_is_no_valid_model(made: Callable[[], Any], where: str) -> None:
-    with pytest.raises(DamagedModel) as refused:
-        from_onnx(made())
-    assert where in str(refused.value.where)
-
-
-@pytest.mark.parametrize("data", [b"", b"\x00", b"not a model at all", b"\x0a\xff\xff\xff\xff\x7f"])
-def test_bytes_that_are_no_model(data: bytes) -> None:
-    with pytest.raises(DamagedModel):
-        from_onnx(data)
 
 
 def test_a_path_to_nothing_and_an_object_of_another_kind(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import ModelProto, helper
 
@@ -14,7 +13,7 @@ import flour
 import oven
 from flour.onnx import NotNative, import_model
 from runtime import InferenceSession
-from tests.onnx_parts import FLOAT, INT64, model, node
+from tests.onnx_parts import FLOAT, INT64, model, node, theirs
 
 RNG = np.random.default_rng(3)
 ROWS = RNG.normal(size=(7, 3)).astype(np.float32)
@@ -34,20 +33,10 @@ def listing(
     return made
 
 
-def theirs(proto: ModelProto, feed: dict[str, Any]) -> list[Any]:
-    """What onnxruntime answers."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 4, 1
-    session = onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return list(session.run(None, feed))
-
-
 def agree(proto: ModelProto, feed: dict[str, Any], *, compiled: bool = False) -> None:
     """Raise unless a native session answers what onnxruntime answers."""
     mine = InferenceSession(proto, native_only=True, compiled=compiled).run(None, feed)
-    for got, want in zip(mine, theirs(proto, feed), strict=True):
+    for got, want in zip(mine, theirs(proto, **feed), strict=True):
         assert isinstance(got, list) == isinstance(want, list)
         pairs = zip(got, want, strict=True) if isinstance(want, list) else [(got, want)]
         for one, other in pairs:
@@ -157,6 +146,6 @@ def test_lists_and_black_parts_live_together() -> None:
         node("SequenceConstruct", ["x", "z"], ["y"]),
     ]
     proto = listing(nodes)
-    mine, want = InferenceSession(proto).run(None, {"x": ROWS}), theirs(proto, {"x": ROWS})
+    mine, want = InferenceSession(proto).run(None, {"x": ROWS}), theirs(proto, x=ROWS)
     for got, other in zip(mine[0], want[0], strict=True):
         np.testing.assert_allclose(got, other, rtol=1e-6, atol=1e-6)

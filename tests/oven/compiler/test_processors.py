@@ -32,7 +32,8 @@ from oven.explain import explain
 from flour.language.flow import outputs, source
 from flour.core.types import Vector
 from tests import ensembles
-from tests.flour.test_slices import chains, same
+from tests.ensembles import chains
+from tests.flour.test_slices import same
 from tests.flour.test_tree_blocks import every_size
 
 shapes = dict(trees=30, depth=5)

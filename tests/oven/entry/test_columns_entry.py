@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import pickle
-import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -22,7 +19,8 @@ from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from flour.language.flow import source
 from oven.entry.columns_entry import COLUMN, FLAT
 from oven.plans.plan import Plan
-from tests.oven.entry.test_record_entry import Spiteful, Word, agree, answer, plan
+from tests.oven.entry.answers import answer, data_may_change, leaks_nothing, threads_do_not_meet
+from tests.oven.entry.test_record_entry import Word, agree, plan
 
 CITIES = np.array(["Graz", "Łódź", "", "klein", "groß", "a much longer name", "🥨", "\x00z"])
 DTYPES = {
@@ -247,46 +245,24 @@ def test_large_blocks() -> None:
 
 
 def test_nothing_is_leaked() -> None:
-    call, other = plan().entry(), of_one(Vector(3, "float32")).entry()
-    rows = np.ones((2, 3), "float32")
     held: list[Any] = [columns(3), objects(columns(3)), {**columns(3), "age": np.zeros(2)}]
-    watched = [part for item in held for part in (item, *item.values())] + [rows]
-    watched += [word for word in held[1]["city"] if len(word) > 1]
-    before = [sys.getrefcount(item) for item in watched]
-    for _ in range(50):
-        for item in held:
-            answer(call, item)
-        other({"x": rows})
-        answer(other, {"x": rows.astype("float64"), "y": 1})
-    del item
-    gc.collect()
-    assert [sys.getrefcount(item) for item in watched] == before
+    words = [word for word in held[1]["city"] if len(word) > 1]
+    leaks_nothing(
+        plan().entry(), held, [*words, *(part for item in held for part in item.values())]
+    )
+    rows = np.ones((2, 3), "float32")
+    other = [{"x": rows}, {"x": rows.astype("float64"), "y": 1}]
+    leaks_nothing(of_one(Vector(3, "float32")).entry(), other, [rows])
 
 
 def test_threads_do_not_meet() -> None:
-    call = of_vectors().entry()
     blocks = [vectors(rows) for rows in (1, 2, 50, 3000)]
-    want = [answer(call, block) for block in blocks]
-
-    def work(turn: int) -> None:
-        for block, known in zip(blocks, want, strict=True):
-            assert answer(call, objects(block) if turn % 2 else block) == known
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(work, range(12)))
+    threads_do_not_meet(of_vectors().entry(), [*blocks, *map(objects, blocks)])
 
 
 def test_the_dict_may_be_emptied_meanwhile() -> None:
-    """Making the answers may run the collector, and that anybody's code."""
-    calls = (plan().entry(), of_one(Vector(3, "float32")).entry())
-    before = gc.get_threshold()
-    try:
-        for turn in range(200):
-            which = turn % 2
-            data = {"x": np.ones((2, 3), "float32")} if which else columns(2)
-            Spiteful(data)
-            gc.set_threshold(1 + turn % 7)
-            answer(calls[which], data)
-            gc.set_threshold(*before)
-    finally:
-        gc.set_threshold(*before)
+    for call, made in (
+        (plan().entry(), lambda: columns(2)),
+        (of_one(Vector(3, "float32")).entry(), lambda: {"x": np.ones((2, 3), "float32")}),
+    ):
+        data_may_change(call, lambda _, made=made: (data := made(), data))  # type: ignore[misc]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 
 import flour
@@ -15,7 +14,7 @@ from flour.onnx import import_model
 from flour.ops.opaque import Opaque
 from oven import Plan
 from runtime import Runtime
-from tests.onnx_parts import FLOAT, STRING, black_in_the_middle, model, node
+from tests.onnx_parts import FLOAT, STRING, black_in_the_middle, model, node, theirs_by_name
 
 ROWS = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
 
@@ -36,13 +35,6 @@ def two_of_each() -> Any:
     )
 
 
-def theirs(made: Any, **feed: Any) -> dict[str, Any]:
-    """What onnxruntime answers."""
-    session = onnxruntime.InferenceSession(made.SerializeToString())
-    names = [item.name for item in session.get_outputs()]
-    return dict(zip(names, session.run(names, feed), strict=True))
-
-
 def refused(*_: object) -> Any:
     """Stands where the long way begins."""
     raise AssertionError("this goes in by the entry")
@@ -57,7 +49,7 @@ def test_arithmetic_around_a_part_goes_with_it() -> None:
     )
     assert [stage.kind for stage in plan.program.stages] == ["python"]
     assert plan.mixes_rows
-    want = theirs(made, x=ROWS)["y"]
+    want = theirs_by_name(made, x=ROWS)["y"]
     for data in (ROWS, {"x": ROWS}, ROWS.tolist(), np.asfortranarray(ROWS)):
         np.testing.assert_allclose(plan.run(data)["y"], want, rtol=1e-6)
     np.testing.assert_allclose(apart.run(ROWS)["y"], want, atol=1e-4)
@@ -95,7 +87,7 @@ def test_several_arrays_and_answers() -> None:
         == 1
     )
     feed = {"a": ROWS, "b": ROWS[::-1].copy()}
-    want = theirs(made, **feed)
+    want = theirs_by_name(made, **feed)
     for found in (plan.run(feed), dict(zip(plan.outputs, plan.entry()(feed), strict=True))):
         assert {name: value.shape for name, value in found.items()} == {"y": (6, 4), "z": (6,)}
         for name, value in found.items():
@@ -124,7 +116,7 @@ def test_rows_that_stay_apart_are_not_brought_together() -> None:
     assert not plan.mixes_rows
     assert len(plan.program.stages) > 1
     feed = {"x": ROWS[:2], "s": np.array([["12"], ["a"]], object)}
-    np.testing.assert_allclose(plan.run(feed)["y"], theirs(made, **feed)["y"], rtol=1e-6)
+    np.testing.assert_allclose(plan.run(feed)["y"], theirs_by_name(made, **feed)["y"], rtol=1e-6)
 
 
 def test_a_runtime_serves_them() -> None:
@@ -132,7 +124,7 @@ def test_a_runtime_serves_them() -> None:
     with Runtime() as runtime:
         runtime.register("model", flour.from_onnx(made))
         for rows in (1, 6):
-            want = theirs(made, x=ROWS[:rows])["y"]
+            want = theirs_by_name(made, x=ROWS[:rows])["y"]
             for _ in range(80):
                 found = runtime.predict("model", {"x": ROWS[:rows]})["y"]
             np.testing.assert_allclose(found, want, rtol=1e-6)

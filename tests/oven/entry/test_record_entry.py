@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -15,12 +12,12 @@ from hypothesis import strategies as st
 
 import flour
 import oven
-from flour.core.errors import FlourError
 from flour.core.types import Category, Record, Scalar, Text, Type
 from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
 from oven.entry.array_entry import around
 from oven.plans.plan import Plan
+from tests.oven.entry.answers import answer, data_may_change, leaks_nothing, threads_do_not_meet
 
 KINDS: dict[str, Type] = {
     "age": Scalar("float64"),
@@ -95,22 +92,6 @@ def of_columns() -> Plan:
 
 
 PLANS = {"record": plan, "floats": of_floats, "text": of_text, "columns": of_columns}
-
-
-def answer(call: Any, data: Any) -> Any:
-    """What a call says to the bit, or what it complains of."""
-    try:
-        with np.errstate(all="ignore"):
-            return [(type(part), getattr(part, "dtype", None), bits(part)) for part in call(data)]
-    except (FlourError, UnicodeError, OverflowError) as problem:
-        return (type(problem), str(problem))
-
-
-def bits(part: Any) -> Any:
-    """What tells values apart, NaN and signs of zeros included."""
-    if isinstance(part, np.ndarray):
-        return part.tolist() if part.dtype == object else (part.shape, part.tobytes())
-    return np.float64(part).tobytes() if isinstance(part, float) else part
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
@@ -285,56 +266,21 @@ def test_large_blocks() -> None:
 
 
 def test_nothing_is_leaked() -> None:
-    call = plan().entry()
     held: list[Any] = [ORDINARY, list(ORDINARY.values()), [ORDINARY], {**ORDINARY, "age": "x"}]
     held += ["Łódź groß", [{**ORDINARY, "city": "Łódź groß"}], {**ORDINARY, "id": 2**70}]
-    for item in held:
-        answer(call, item)
-    watched = [item for item in (*held, *ORDINARY.values()) if not isinstance(item, bool | None)]
-    gc.collect()
-    before = [sys.getrefcount(item) for item in watched]
-    for _ in range(50):
-        for item in held:
-            answer(call, item)
-    gc.collect()
-    assert [sys.getrefcount(item) for item in watched] == before
+    leaks_nothing(plan().entry(), held, ORDINARY.values())
 
 
 def test_threads_do_not_meet() -> None:
-    call = plan().entry()
     rows = [{**ORDINARY, "age": float(i), "city": "Łódź" * (i % 3)} for i in range(20)]
-    want = [answer(call, row) for row in rows]
-
-    def work(turn: int) -> None:
-        for row, known in zip(rows, want, strict=True):
-            assert answer(call, row) == known
-        assert isinstance(answer(call, rows[turn % 5 :] * 50), list)
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(work, range(16)))
-
-
-class Spiteful:
-    """Empties a dict as soon as the collector looks at it."""
-
-    def __init__(self, victim: Any) -> None:
-        self.victim, self.me = victim, self
-
-    def __del__(self) -> None:
-        self.victim.clear()
+    threads_do_not_meet(plan().entry(), [*rows, *(rows[start:] * 50 for start in range(5))])
 
 
 @pytest.mark.parametrize("many", [False, True])
 def test_a_row_may_change_while_the_answers_are_made(many: bool) -> None:  # noqa: FBT001
-    call, before = plan().entry(), gc.get_threshold()
-    try:
-        for turn in range(300):
-            row = dict(ORDINARY)
-            data: Any = [row, dict(ORDINARY)] if many else row
-            Spiteful(data if turn % 2 else row)
-            gc.set_threshold(1 + turn % 7)
-            answer(call, data)
-            gc.set_threshold(*before)
-    finally:
-        gc.set_threshold(*before)
-        gc.collect()
+    def made(turn: int) -> tuple[Any, Any]:
+        row = dict(ORDINARY)
+        data: Any = [row, dict(ORDINARY)] if many else row
+        return data, data if turn % 2 else row
+
+    data_may_change(plan().entry(), made)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -13,12 +10,12 @@ import pytest
 
 import flour
 import oven
-from flour.core.errors import FlourError
 from flour.core.types import Record, Text
-from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
 from oven.plans.plan import Plan
+from tests.oven.entry.answers import data_may_change, leaks_nothing, threads_do_not_meet
 from tests.oven.entry.test_array_entry import of_run, same, same_row
+from tests.oven.entry.test_record_entry import Word, agree
 
 WORDS = ["bad", "bad bad", "good", "good day", "é", "한국"]
 DOCUMENTS = [
@@ -80,85 +77,35 @@ def test_many_documents_are_worked_on_without_the_lock() -> None:
     same(plan().entry()(many), of_run(plan(), many))
 
 
-class Own(str):
-    """A string that may mean something else by everything."""
-
-    __slots__ = ()
-
-
 WRONG: list[Any] = [None, 1, 1.5, b"bad", [None], ["bad", None], [["bad"], ["good"]], [1, "x"], []]
 WRONG += [{"other": "bad"}, {}, {"review": None}, {"review": ["bad", 3]}, np.empty(2, object)]
-WRONG += ["half \ud800", ["bad", "\udfff"], Own("bad"), [Own("bad"), "good"], np.array(["a", "b"])]
-WRONG += [{"review": "bad", "more": "x"}, np.array("bad", object), np.array([["bad"]], object)]
-
-
-def answer(call: Any, data: Any) -> Any:
-    """What a call says, or what it complains of."""
-    try:
-        return [np.asarray(part).tolist() for part in call(data)]
-    except (FlourError, UnicodeError) as problem:
-        return str(problem)
+WRONG += ["half \ud800", ["bad", "\udfff"], Word("bad"), [Word("bad"), "good"]]
+WRONG += [
+    np.array(["a", "b"]),
+    {"review": "bad", "more": "x"},
+    np.array("bad", object),
+    np.array([["bad"]], object),
+]
 
 
 @pytest.mark.parametrize("made", [plan, of_column], ids=["document", "column"])
 @pytest.mark.parametrize("place", range(len(WRONG)))
 def test_anything_else_is_answered_by_python(made: Any, place: int) -> None:
     """By the same words as without machine code."""
-    from oven.entry.array_entry import around
-
-    bare = around(made().answer, BatchReader(made().inputs))
-    assert answer(made().entry(), WRONG[place]) == answer(bare, WRONG[place])
+    agree(made(), WRONG[place])
     assert made().entry()({"review": "bad"})[0] in {"yes", "no", "né"}  # it goes on working
 
 
 def test_nothing_is_leaked() -> None:
-    call, given = plan().entry(), ["bad é", "good " * 2000, "half \ud800", None]
-    blocks = [["bad é", "good"], ("bad",), np.array(["bad", "good"], object), ["bad", None]]
-    held = [*given, *blocks, [str(i) for i in range(3)]]
-    for item in held:
-        answer(call, item)  # what is made once is made
-    before = [sys.getrefcount(item) for item in held if item is not None]
-    for _ in range(50):
-        for item in held:
-            answer(call, item)
-            answer(call, {"review": item})
-    gc.collect()
-    assert [sys.getrefcount(item) for item in held if item is not None] == before
+    given: list[Any] = ["bad é", "good " * 2000, "half \ud800", None, ["bad é", "good"], ("bad",)]
+    given += [np.array(["bad", "good"], object), ["bad", None], [str(i) for i in range(3)]]
+    leaks_nothing(plan().entry(), [*given, *({"review": item} for item in given)])
 
 
 def test_threads_do_not_meet() -> None:
-    call = plan().entry()
-    want = [of_run(plan(), [document]) for document in DOCUMENTS]
-
-    def work(turn: int) -> None:
-        for document, rows in zip(DOCUMENTS, want, strict=True):
-            same_row(call(document), rows)
-        same(call(DOCUMENTS[turn % 3 :] * 5), of_run(plan(), DOCUMENTS[turn % 3 :] * 5))
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(work, range(24)))
-
-
-class Spiteful:
-    """Empties a list as soon as the collector looks at it."""
-
-    def __init__(self, victim: list[Any]) -> None:
-        self.victim, self.me = victim, self
-
-    def __del__(self) -> None:
-        self.victim.clear()
+    many = [DOCUMENTS[start:] * 5 for start in range(3)]
+    threads_do_not_meet(plan().entry(), [*DOCUMENTS, *many])
 
 
 def test_a_list_may_shrink_while_the_answers_are_made() -> None:
-    call = plan().entry()
-    before = gc.get_threshold()
-    try:
-        for turn in range(300):
-            victim = ["bad"] * 3
-            Spiteful(victim)
-            gc.set_threshold(1 + turn % 7)
-            answer(call, victim)
-            gc.set_threshold(*before)
-    finally:
-        gc.set_threshold(*before)
-        gc.collect()
+    data_may_change(plan().entry(), lambda _: (victim := ["bad"] * 3, victim))

@@ -20,7 +20,6 @@ from typing import Any
 
 import pytest
 
-from runtime.cli.errors import CommandError
 from runtime.cli.serving import server_settings
 from runtime.cluster.serving import Scale
 from runtime.errors import ClusterError
@@ -268,12 +267,6 @@ def test_settings() -> None:
         return server_settings(argparse.Namespace(host="::1", port=0, tokens=None, set=list(texts)))
 
     assert made("max_body=1M", "idle_seconds=2.5", "reuse_port=true").max_body == 1 << 20
-    for wrong in ("max_body", "nothing=1", "max_body=x", "reuse_port=maybe", "idle_seconds=-1"):
-        with pytest.raises(Exception, match=r".") as caught:
-            made(wrong)
-        assert "Error" in type(caught.value).__name__
-    with pytest.raises(CommandError, match="no setting"):
-        made("nothing=1")
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-1", "x", "", "1e300"])
@@ -299,6 +292,8 @@ def test_counts_of_the_commands_have_no_fractions(pretzel: Pretzel) -> None:
         ("max_bdy=1", "did you mean 'max_body'"),
         ("max_body=x", "max_body is an integer"),
         ("max_body", "settings are"),
+        ("nothing=1", "no setting"),
+        ("reuse_port=maybe", "reuse_port is"),
         ("port=99999", "port is an integer from 0 to 65535"),
         ("idle_seconds=-1", "idle_seconds is a finite number, 0.001 or more"),
     ],

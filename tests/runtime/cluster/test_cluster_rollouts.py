@@ -113,19 +113,3 @@ def test_it_is_promoted_or_aborted_in_every_replica(tmp_path: Path, folder: Path
         until(lambda: state() == "aborted")
         assert "agreement" in said(client, "rollout")["reason"]
         assert set(ask(controller, 10)) == {"m@2"}
-
-
-def test_what_replicas_compared_is_one_comparison(tmp_path: Path, folder: Path) -> None:
-    with (
-        cluster(tmp_path, folder, scale=Scale(2, 2)) as controller,
-        ClusterClient(controller.front.url) as client,
-    ):
-        controller.wait_ready()
-        said(client, "route", {"champion": "m@1", "shadow": "m@2"}, "PUT")
-        assert said(client, "compare")["pairs"] == 0
-        ask(controller, 15)
-        until(lambda: said(client, "compare")["pairs"] == 30)
-        for _ in range(4):  # at either replica
-            found = said(client, "compare")
-            assert (found["pairs"], found["disagreements"]) == (30, 30)
-            assert found["outputs"]["top"]["mean_difference"] == pytest.approx(1.0)

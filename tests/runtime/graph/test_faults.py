@@ -238,18 +238,17 @@ def uses(runtime: Runtime, owner: str) -> str:
     return next((v for v in ("shift@1", "shift@2") if f"({v})" in runtime.explain(owner)), "")
 
 
-def test_a_fetch_that_never_comes_is_told_with_its_node() -> None:
+def test_a_fetch_that_never_comes_is_told_with_its_node(runtime: Runtime) -> None:
     """By the deadline of the call, or of the node; the caller may leave, too."""
     gate = asyncio.Event()
-    with Runtime() as runtime:
-        runtime.register("shift", shift_flow(1.0), background=False)
-        runtime.register("never", waiting_graph(gate), background=False)
-        with pytest.raises(DeadlineExceeded, match="fetch load"):
-            runtime.predict("never", {"key": 1.0}, timeout=0.05)
-        future = runtime.submit("never", {"key": 1.0})
-        assert future.cancel()
-        plan: Any = runtime.endpoints.versions()["never@1"].plan
-        until(lambda: not any(plan._loop.requests.values()))
+    runtime.register("shift", shift_flow(1.0), background=False)
+    runtime.register("never", waiting_graph(gate), background=False)
+    with pytest.raises(DeadlineExceeded, match="fetch load"):
+        runtime.predict("never", {"key": 1.0}, timeout=0.05)
+    future = runtime.submit("never", {"key": 1.0})
+    assert future.cancel()
+    plan: Any = runtime.endpoints.versions()["never@1"].plan
+    until(lambda: not any(plan._loop.requests.values()))
 
 
 ENDINGS: dict[str, Callable[[], BaseException]] = {
@@ -439,16 +438,15 @@ def test_a_model_of_another_server_is_a_node() -> None:
         flour.call("models/fraud", inputs={"x": x}, output="y", gives=float)
 
 
-def test_a_process_that_forks_waits_on_a_loop_of_its_own() -> None:
+def test_a_process_that_forks_waits_on_a_loop_of_its_own(runtime: Runtime) -> None:
     store = Store()
-    with Runtime() as runtime:
-        runtime.register("shift", shift_flow(1.0), background=False)
-        runtime.register("faulty", graph(store), background=False)
-        row = {"key": 0.0, "other": 1.0}
-        assert runtime.predict("faulty", row)["top"] == 4.0
-        child = os.fork()
-        if not child:
-            fine = runtime.submit("faulty", row).result(10)["top"] == 4.0
-            os._exit(0 if fine else 1)
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
+    runtime.register("shift", shift_flow(1.0), background=False)
+    runtime.register("faulty", graph(store), background=False)
+    row = {"key": 0.0, "other": 1.0}
+    assert runtime.predict("faulty", row)["top"] == 4.0
+    child = os.fork()
+    if not child:
+        fine = runtime.submit("faulty", row).result(10)["top"] == 4.0
+        os._exit(0 if fine else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from flour.core.errors import ParameterError
 from runtime import Runtime
 from runtime.errors import NodeFailed
 
+EXECUTORS = 1
+
 ROWS = 10_000
 RNG = np.random.default_rng(5)
 X = RNG.integers(0, 41, (ROWS, 5)) / 4.0
@@ -44,12 +46,6 @@ FRAME = pd.DataFrame(
 )
 WORTH = SCORE + FRAME["city"].map({"Oslo": 2, "Rome": -2, "Graz": 0}) + FRAME["known"]
 LABEL = np.where(WORTH > 0, "yes", "no")
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime(executors=1) as made:
-        yield made
 
 
 def fetch(values: Any, kind: Any, **options: Any) -> flour.Flow:

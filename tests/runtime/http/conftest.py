@@ -16,6 +16,7 @@ import flour
 from runtime import Runtime
 from runtime.errors import UnknownEndpoint
 from runtime.http import Server, ServerSettings
+from runtime.http.service import READERS
 from runtime.http.wire.interfaces import ModelState
 from tests.runtime.http.client import Client
 from tests.runtime.plans import record_flow, shift, text_flow
@@ -107,6 +108,13 @@ def tensor(name: str, datatype: str, shape: list[int], data: Any, **known: Any) 
 
 def outputs(body: Any) -> dict[str, Any]:
     return {each["name"]: each for each in body["outputs"]}
+
+
+@pytest.fixture(scope="session")
+def native_readers() -> None:
+    """Readers and writers of JSON in native code, which are else made when they are needed."""
+    for reader in READERS:
+        reader.make()
 
 
 @pytest.fixture

@@ -21,17 +21,13 @@ from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import House, filled, tensor
 from tests.runtime.plans import documents
 
+pytestmark = pytest.mark.usefixtures("native_readers")
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text('a",\\[]{}é\n', max_size=9),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=20,
 )
 ROWS = st.lists(st.lists(VALUES, max_size=4) | st.text('\\"[', max_size=9), min_size=1)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _native() -> None:
-    array_pieces.OUTLINE.make()
 
 
 @settings(max_examples=150, deadline=None)
@@ -77,6 +73,8 @@ PEOPLE = [
     {"age": number % 90 + 0.5, "income": number, "city": f'city {number % 40} "[{"é" * 20}'}
     for number in range(8000)
 ]
+COLUMNS = {name: [row[name] for row in PEOPLE] for name in PEOPLE[0]}
+COLUMNS["unread"] = ["a column of another name"] * len(PEOPLE)
 
 
 def large(data: object) -> bytes:
@@ -117,21 +115,15 @@ def test_texts_plain_and_in_tensors(
             assert reply.json["outputs"][0]["data"] == [value for (value,) in want]
 
 
-def test_whole_numbers_in_a_long_tensor_are_exact(house: House) -> None:
-    data = [2**62 + number for number in range(40_000)]
-    body = large({"inputs": [tensor("count", "INT64", [20_000, 2], data)]})
-    outputs = {
-        each["name"]: each
-        for each in house.client.post("/v2/models/whole/infer", body).json["outputs"]
-    }
-    assert outputs["same"]["data"] == data
-
-
+@pytest.mark.parametrize("by_columns", [False, True])
 @pytest.mark.parametrize("at", [3, 7999])
-def test_a_mistake_is_told_with_the_number_of_its_row(house: House, at: int) -> None:
+def test_a_mistake_is_told_with_the_number_of_its_row(
+    house: House, at: int, *, by_columns: bool
+) -> None:
     rows = [*PEOPLE]
     rows[at] = {**rows[at], "age": "old"}
-    reply = house.client.post("/predict/people", large(rows))
+    columns = {**COLUMNS, "age": [row["age"] for row in rows]}
+    reply = house.client.post("/predict/people", large(columns if by_columns else rows))
     assert reply.status == 400
     assert f"$.age[{at}]" in reply.error
 

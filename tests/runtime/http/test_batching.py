@@ -44,6 +44,11 @@ class Counting(Passing):
         return super().answer(ask)
 
 
+@pytest.fixture
+def served(runtime: Runtime) -> ModelVersion:
+    return runtime.endpoints.find("shift")
+
+
 async def gathered(batched: Batched, asks: list[InferCall]) -> list[Any]:
     futures = [asyncio.wrap_future(batched.answer(ask)) for ask in asks]
     return await asyncio.gather(*futures, return_exceptions=True)
@@ -99,102 +104,90 @@ def test_columns_and_documents_go_together(kind: str) -> None:
                 np.testing.assert_array_equal(one[name], value)
 
 
-def test_a_bad_request_fails_alone() -> None:
+def test_a_bad_request_fails_alone(runtime: Runtime, served: ModelVersion) -> None:
     """A block with a row that is refused is answered request by request."""
-    with runtime_with(shift(1.0, 4)) as runtime:
-        served, good = runtime.endpoints.find("m"), np.ones((1, 4))
-        inner = Counting(runtime, fail_above=2)
-        batched = Batched(inner, SLOW)
-        asks = [
-            call(served, good),
-            call(served, np.ones((3, 4))),
-            call(served, good),
-        ]
-        first, second, third = asyncio.run(gathered(batched, asks))
-        assert isinstance(second, InputError)
-        for one in (first, third):
-            for name, value in runtime.predict("m", good).items():
-                np.testing.assert_array_equal(one[name], value)
-        assert batched.stats().alone == 3
+    good = np.ones((1, 4))
+    inner = Counting(runtime, fail_above=2)
+    batched = Batched(inner, SLOW)
+    asks = [
+        call(served, good),
+        call(served, np.ones((3, 4))),
+        call(served, good),
+    ]
+    first, second, third = asyncio.run(gathered(batched, asks))
+    assert isinstance(second, InputError)
+    for one in (first, third):
+        for name, value in runtime.predict("shift", good).items():
+            np.testing.assert_array_equal(one[name], value)
+    assert batched.stats().alone == 3
 
 
-def test_a_full_block_does_not_wait() -> None:
-    with runtime_with(shift(1.0, 4)) as runtime:
-        served = runtime.endpoints.find("m")
-        batched = Batched(runtime.direct, BatchSettings(wait=60.0, rows=8))
-        asks = [call(served, np.ones((2, 4))) for _ in range(8)]
-        found = asyncio.run(asyncio.wait_for(gathered(batched, asks), 30))
-        assert not [each for each in found if isinstance(each, Exception)]
-        assert batched.stats().blocks == 2
+def test_a_full_block_does_not_wait(runtime: Runtime, served: ModelVersion) -> None:
+    batched = Batched(runtime.direct, BatchSettings(wait=60.0, rows=8))
+    asks = [call(served, np.ones((2, 4))) for _ in range(8)]
+    found = asyncio.run(asyncio.wait_for(gathered(batched, asks), 30))
+    assert not [each for each in found if isinstance(each, Exception)]
+    assert batched.stats().blocks == 2
 
 
-def test_deadlines_count_from_the_request() -> None:
-    with runtime_with(shift(1.0, 4)) as runtime:
-        served, row = runtime.endpoints.find("m"), np.ones((1, 4))
-        batched = Batched(runtime.direct, BatchSettings(wait=0.05))
-        asks = [
-            call(served, row, timeout=0.001),
-            call(served, row),
-            call(served, row, timeout=30.0),
-        ]
-        late, *others = asyncio.run(gathered(batched, asks))
-        assert isinstance(late, DeadlineExceeded)
-        assert not [each for each in others if isinstance(each, Exception)]
+def test_deadlines_count_from_the_request(runtime: Runtime, served: ModelVersion) -> None:
+    row = np.ones((1, 4))
+    batched = Batched(runtime.direct, BatchSettings(wait=0.05))
+    asks = [
+        call(served, row, timeout=0.001),
+        call(served, row),
+        call(served, row, timeout=30.0),
+    ]
+    late, *others = asyncio.run(gathered(batched, asks))
+    assert isinstance(late, DeadlineExceeded)
+    assert not [each for each in others if isinstance(each, Exception)]
 
 
-def test_who_gives_up_is_left_out() -> None:
+def test_who_gives_up_is_left_out(runtime: Runtime, served: ModelVersion) -> None:
     async def run(batched: Batched, inner: Counting) -> None:
         first, second = (batched.answer(call(served, np.ones((1, 4)))) for _ in range(2))
         assert first.cancel()
         await asyncio.wrap_future(second)
         assert [len(ask.batch.data) for ask in inner.asked] == [1]
 
-    with runtime_with(shift(1.0, 4)) as runtime:
-        served, inner = runtime.endpoints.find("m"), Counting(runtime)
-        asyncio.run(run(Batched(inner, SLOW), inner))
+    inner = Counting(runtime)
+    asyncio.run(run(Batched(inner, SLOW), inner))
 
 
-def test_the_objective_shortens_the_wait() -> None:
+def test_the_objective_shortens_the_wait(runtime: Runtime, served: ModelVersion) -> None:
     """A block that has taken as long as the answer may take goes at once."""
-    with runtime_with(shift(1.0, 4)) as runtime:
-        served = runtime.endpoints.find("m")
-        batched = Batched(runtime.direct, BatchSettings(wait=60.0, objective=0.5))
-        batched._learn(served.owner, 1.0)
-        ask = call(served, np.ones((1, 4)))
-        (found,) = asyncio.run(asyncio.wait_for(gathered(batched, [ask]), 30))
-        assert not isinstance(found, Exception)
+    batched = Batched(runtime.direct, BatchSettings(wait=60.0, objective=0.5))
+    batched._learn(served.owner, 1.0)
+    ask = call(served, np.ones((1, 4)))
+    (found,) = asyncio.run(asyncio.wait_for(gathered(batched, [ask]), 30))
+    assert not isinstance(found, Exception)
 
 
-def test_off_by_default_and_on_by_note() -> None:
-    with Runtime(executors=1) as runtime:
-        runtime.register("off", shift(1.0, 4))
-        runtime.register("on", shift(1.0, 4), notes={"batch_wait": 0.01})
-        inner = Counting(runtime)
-        batched = Batched(inner)
-        row = np.ones((1, 4))
-        asks = [call(runtime.endpoints.find(name), row) for name in ("off", "off", "on", "on")]
-        asyncio.run(gathered(batched, asks))
-        assert [len(ask.batch.data) for ask in inner.asked] == [1, 1, 2]
+def test_off_by_default_and_on_by_note(runtime: Runtime) -> None:
+    runtime.register("off", shift(1.0, 4))
+    runtime.register("on", shift(1.0, 4), notes={"batch_wait": 0.01})
+    inner = Counting(runtime)
+    batched = Batched(inner)
+    row = np.ones((1, 4))
+    asks = [call(runtime.endpoints.find(name), row) for name in ("off", "off", "on", "on")]
+    asyncio.run(gathered(batched, asks))
+    assert [len(ask.batch.data) for ask in inner.asked] == [1, 1, 2]
 
 
-def test_what_is_instant_waits_for_nobody() -> None:
-    with runtime_with(shift(1.0, 4)) as runtime:
-        served = runtime.endpoints.find("m")
-        batched = Batched(runtime.direct, BatchSettings(wait=60.0), cost=lambda _s, _r: 1e-6)
-        ask = call(served, np.ones((1, 4)))
-        assert len(asyncio.run(asyncio.wait_for(gathered(batched, [ask]), 30))) == 1
-        assert batched.stats().blocks == 0
+def test_what_is_instant_waits_for_nobody(runtime: Runtime, served: ModelVersion) -> None:
+    batched = Batched(runtime.direct, BatchSettings(wait=60.0), cost=lambda _s, _r: 1e-6)
+    ask = call(served, np.ones((1, 4)))
+    assert len(asyncio.run(asyncio.wait_for(gathered(batched, [ask]), 30))) == 1
+    assert batched.stats().blocks == 0
 
 
-def test_programs_that_look_across_rows_go_alone() -> None:
+def test_programs_that_look_across_rows_go_alone(runtime: Runtime, served: ModelVersion) -> None:
     """Their answers would depend on who else asks."""
-    with runtime_with(shift(1.0, 4)) as runtime:
-        served = runtime.endpoints.find("m")
-        served.mixes_rows = True
-        inner = Counting(runtime)
-        asks = [call(served, np.ones((1, 4))) for _ in range(3)]
-        asyncio.run(gathered(Batched(inner, SLOW), asks))
-        assert len(inner.asked) == 3
+    served.mixes_rows = True
+    inner = Counting(runtime)
+    asks = [call(served, np.ones((1, 4))) for _ in range(3)]
+    asyncio.run(gathered(Batched(inner, SLOW), asks))
+    assert len(inner.asked) == 3
 
 
 def test_requests_of_different_forms_do_not_mix() -> None:

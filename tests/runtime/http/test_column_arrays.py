@@ -11,22 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flour.core.types import Category, Record, Scalar, Tokens, Type, Vector
-from runtime.http.codec import array_pieces, column_arrays, number_arrays
+from runtime.http.codec import array_pieces, column_arrays
 from runtime.http.codec.column_arrays import column_pieces, outlined
 from tests.runtime.http.conftest import House
-from tests.runtime.http.test_array_pieces import PEOPLE, large
+from tests.runtime.http.test_array_pieces import COLUMNS, large
 
+pytestmark = pytest.mark.usefixtures("native_readers")
 PERSON = Record((("age", Scalar("float64")), ("income", Scalar("int64")), ("city", Category())))
-COLUMNS = {name: [row[name] for row in PEOPLE] for name in PEOPLE[0]}
-COLUMNS["unread"] = ["a column of another name"] * len(PEOPLE)
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 MARKS = st.sampled_from(["#0", "#1", ":[1]", '":[', "]", "é"])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _native() -> None:
-    array_pieces.OUTLINE.make()
-    number_arrays.NUMBERS.make()
 
 
 @settings(max_examples=150, deadline=None)
@@ -120,15 +113,6 @@ def test_rows_of_vectors_under_their_names(house: House) -> None:
     want = rows_of(house, "/predict/both", named, 1000)
     assert house.client.post("/predict/both", large(named)).json == want
     assert want[0] == {"sum": values.sum(axis=0)[0].tolist()}
-
-
-@pytest.mark.parametrize("at", [3, 7999])
-def test_a_mistake_is_told_with_the_number_of_its_row(house: House, at: int) -> None:
-    ages = [*COLUMNS["age"]]
-    ages[at] = "old"
-    reply = house.client.post("/predict/people", large({**COLUMNS, "age": ages}))
-    assert reply.status == 400
-    assert f"$.age[{at}]" in reply.error
 
 
 def test_columns_of_different_lengths_are_refused(house: House) -> None:

@@ -5,22 +5,16 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 from pathlib import Path
-from time import monotonic
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import flour
 from flour.core.errors import ParameterError
-from runtime import Runtime
-from runtime.http import Server, ServerSettings
 from runtime.http.guard import guards
-from runtime.http.guard.guards import DAY, Budget, Crowd, Rates, Sender, TokenFile
+from runtime.http.guard.guards import DAY, Budget, Rates, Sender, TokenFile
 from runtime.http.wire.interfaces import Need
 from runtime.http.wire.messages import Request
-from tests.runtime.http.client import Client
 
 ALICE, BOB = "a" * 20, "b" * 20
 DIGEST, WORDS = sha256(ALICE.encode()).hexdigest(), "predict,read,change"
@@ -107,27 +101,6 @@ class TestTokens:
         assert tokens(ask()) is None
         assert tokens.client(ask()) == ("10.0.0.1", False)
         assert tokens(ask(token="wrong")) is not None
-
-    def test_a_new_file_counts(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        tokens = TokenFile(file)
-        now = monotonic()
-        monkeypatch.setattr(guards, "monotonic", lambda: now + 10)
-        new = file.with_name("new")
-        new.write_text(f"carol {'c' * 20}\n", encoding="utf-8")
-        new.replace(file)
-        assert tokens(ask(token="c" * 20)) is None
-        assert tokens(ask(token=ALICE)) is not None
-
-    def test_a_damaged_file_changes_nothing(
-        self, file: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        tokens = TokenFile(file)
-        now = monotonic()
-        monkeypatch.setattr(guards, "monotonic", lambda: now + 10)
-        file.write_bytes(b"\xff\xfe")
-        assert tokens(ask(token=ALICE)) is None
-        file.unlink()
-        assert tokens(ask(token=BOB)) is None
 
     @pytest.mark.parametrize(
         "text",
@@ -260,17 +233,6 @@ class TestRates:
         assert len(rates._buckets) == 10
 
 
-def test_crowds() -> None:
-    waiting = 0
-    crowd = Crowd(2, lambda: waiting)
-    assert crowd(ask()) is None
-    waiting = 2
-    refused = crowd(ask())
-    assert refused is not None
-    assert (refused.status, dict(refused.headers)) == (503, {"Retry-After": "1"})
-    assert crowd(ask("/v2/health/live")) is None
-
-
 def posted(peer: str, body: bytes) -> Request:
     request = Request("POST", "/predict/m", "", {}, body)
     request.peer = peer
@@ -290,16 +252,3 @@ def test_repeated_questions_cost_nothing_and_a_day_ends() -> None:
     assert budget(posted("b", b"y" * 60)) is None
     now[0] = DAY
     assert budget(posted("a", b"y" * 60)) is None
-
-
-def test_a_budget_over_http() -> None:
-    with Runtime() as runtime:
-        runtime.register(
-            "m", flour.vector("x", 2).linear_regressor(np.ones(2), 0.1), background=False
-        )
-        with Server(runtime, ServerSettings(port=0, new_bytes_a_day=30)) as server:
-            client = Client(server.port)
-            statuses = [client.post("/predict/m", [float(n), 2.0]).status for n in (1, 1, 2, 3, 4)]
-            assert statuses == [200, 200, 200, 200, 429]
-            assert client.post("/predict/m", [1.0, 2.0]).status == 200
-            assert client.get("/v2/health/ready").status == 200

@@ -135,16 +135,6 @@ def _by_position(body: dict[str, Any]) -> bool:
     return isinstance(rows, list) and isinstance(rows[0], list)
 
 
-def test_large_bodies_are_answered_as_small_ones(runtime: Runtime) -> None:
-    many = pd.concat([NUMBERS] * 10_000)
-    one = ask(runtime, "numbers", {"inputs": NUMBERS.to_numpy().tolist()}).json["predictions"]
-    for body, kind in (
-        (many.to_csv(index=False), "text/csv"),
-        ({"inputs": many.to_dict("list")}, ""),
-    ):
-        assert ask(runtime, "numbers", body, kind).json["predictions"] == one * 10_000
-
-
 def test_missing_cells_are_missing_values(runtime: Runtime) -> None:
     told = ask(runtime, "numbers", "a,b\n1,\n", "text/csv")
     assert told.status == 400

@@ -22,15 +22,11 @@ from runtime.http.wire.problems import HttpError
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import tensor
 
+pytestmark = pytest.mark.usefixtures("native_readers")
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 DECIMAL = st.from_regex(
     r"-?(0|[1-9][0-9]{0,9})(\.[0-9]{1,9})?([eE][+-]?[0-9]{1,3})?", fullmatch=True
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _native() -> None:
-    number_arrays.NUMBERS.make()
 
 
 def bits(value: float) -> bytes:

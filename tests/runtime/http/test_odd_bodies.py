@@ -23,6 +23,12 @@ from tests.runtime.http.test_array_pieces import PEOPLE
 SIZE = 4 << 20
 
 
+def large(body: object) -> bytes:
+    text = json.dumps(body).encode()
+    assert len(text) > LARGE
+    return text
+
+
 class Probe:
     """A guard that watches the event loop: the most work of the process between two turns of it.
 
@@ -115,12 +121,6 @@ def test_nobody_waits_for_odd_bodies(
     assert min(lags) < 0.06, lags
 
 
-def large(body: object) -> bytes:
-    text = json.dumps(body).encode()
-    assert len(text) > LARGE
-    return text
-
-
 VECTORS = [[at * 0.5, 1, 2, at] for at in range(40_000)]
 NAMED = [dict(zip("abcd", row, strict=True)) for row in VECTORS]
 #: Columns in another order, behind the first piece.
@@ -176,7 +176,7 @@ def test_mistakes_in_large_bodies_are_told(served: tuple[Client, Client, Probe])
     assert "[7999]" in reply.error
     reply = client.post("/invocations", large({"instances": PEOPLE, "inputs": []}))
     assert "a body has one of these" in reply.error
-    data = [[at, at] for at in range(60_000)]
+    data = [[2**62 + at, at] for at in range(60_000)]
     x = tensor("count", "INT64", [60_000, 2], data)
     outputs = {
         each["name"]: each

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,13 +21,32 @@ TERMS = {"to": "m@2", "steps": [50, 100], "dwell": 600, "header": "x-user", "lea
 TENSOR = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP64", "data": ROW}]}
 
 
-@pytest.fixture
-def served() -> Iterator[tuple[Runtime, Client]]:
+BOB, ALICE = ({"Authorization": f"Bearer {each * 20}"} for each in "ba")
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[tuple[Runtime, Client]]:
+    """A server of two versions of a model, of which the first one answers."""
     with Runtime(executors=1) as runtime:
         for version in (1, 2):
             runtime.register("m", shift(float(version)), activate=version == 1, background=False)
-        with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
+        with Server(runtime, ServerSettings(port=0, max_unread=0.0, **settings)) as server:
             yield runtime, Client(server.port)
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[Runtime, Client]]:
+    with serving() as made:
+        yield made
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[Runtime, Client]]:
+    """Alice may do all, and Bob may not change anything."""
+    path = tmp_path / "tokens"
+    path.write_text(f"alice {'a' * 20}\nbob {'b' * 20} predict,read\n")
+    with serving(tokens=path) as made:
+        yield made
 
 
 def test_it_is_begun_counted_and_ended(served: tuple[Runtime, Client]) -> None:
@@ -103,57 +124,40 @@ def test_errors_of_the_challenger_end_it(served: tuple[Runtime, Client]) -> None
     assert runtime.rollout("m").state == "running"
 
 
-def test_changing_needs_the_right(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.write_text(f"alice {'a' * 20}\nbob {'b' * 20} predict,read\n")
-    with Runtime(executors=1) as runtime:
-        for version in (1, 2):
-            runtime.register("m", shift(float(version)), activate=version == 1, background=False)
-        with Server(runtime, ServerSettings(port=0, tokens=str(path))) as server:
-            client = Client(server.port)
-            bob, alice = ({"Authorization": f"Bearer {each * 20}"} for each in "ba")
-            assert client.post("/v2/models/m/rollout", TERMS, bob).status == 403
-            assert client.post("/v2/models/m/rollout", TERMS, alice).status == 200
-            assert client.post("/v2/models/m/rollout/state", {"action": "abort"}, bob).status == 403
-            report = {"request": "r", "values": {"c": 1.0}}
-            assert client.post("/v2/models/m/report", report, bob).status == 200
-            assert runtime.routes.history("m")[-1].who == "alice"
+def test_changing_needs_the_right(guarded: tuple[Runtime, Client]) -> None:
+    runtime, client = guarded
+    assert client.post("/v2/models/m/rollout", TERMS, BOB).status == 403
+    assert client.post("/v2/models/m/rollout", TERMS, ALICE).status == 200
+    assert client.post("/v2/models/m/rollout/state", {"action": "abort"}, BOB).status == 403
+    report = {"request": "r", "values": {"c": 1.0}}
+    assert client.post("/v2/models/m/report", report, BOB).status == 200
+    assert runtime.routes.history("m")[-1].who == "alice"
 
 
-def test_buttons_are_for_who_may_change(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.write_text(f"alice {'a' * 20}\nbob {'b' * 20} predict,read\n")
-    with Runtime(executors=1) as runtime:
-        for version in (1, 2):
-            runtime.register("m", shift(float(version)), activate=version == 1, background=False)
-        runtime.route("m", "m@1", shadow="m@2")
-        with Server(runtime, ServerSettings(port=0, tokens=str(path))) as server:
-            client = Client(server.port)
-            bob, alice = ({"Authorization": f"Bearer {each * 20}"} for each in "ba")
-            assert b"<form method" not in client.ask("GET", "/", headers=bob).body
-            page = client.ask("GET", "/", headers=alice).body.decode()
-            (action,) = re.findall(r'action="([^"]+)"', page)
-            assert client.ask("POST", action, headers=bob).status == 403
-            other = {**alice, "Sec-Fetch-Site": "cross-site"}
-            assert client.ask("POST", action, headers=other).status == 403
-            assert runtime.endpoints.find("m").owner == "m@1"
-            html = {**alice, "Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
-            reply = client.ask("POST", action, headers=html)
-            assert (reply.status, reply.headers["location"]) == (303, "/")
-            assert runtime.endpoints.find("m").owner == "m@2"
-            page = client.ask("GET", "/", headers=alice).body.decode()
-            (action,) = re.findall(r'action="([^"]+)"', page)
-            assert action.endswith("/rollback")
-            assert client.ask("POST", action, headers=html).status == 303
-            assert runtime.endpoints.find("m").owner == "m@1"
-            runtime.route("m", "m@1")
-            runtime.rollout("m", "m@2", header="x-user")
-            for wanted in ("pause", "resume", "abort"):
-                page = client.ask("GET", "/", headers=alice).body.decode()
-                actions = [each for each in re.findall(r'action="([^"]+)"', page) if wanted in each]
-                assert client.ask("POST", actions[0], headers=html).status == 303
-            assert runtime.rollout("m").state == "aborted"
-            assert (
-                client.ask("POST", "/v2/models/m/rollout/state?action=x", headers=alice).status
-                == 400
-            )
+def test_buttons_are_for_who_may_change(guarded: tuple[Runtime, Client]) -> None:
+    runtime, client = guarded
+    runtime.route("m", "m@1", shadow="m@2")
+    assert b"<form method" not in client.ask("GET", "/", headers=BOB).body
+    page = client.ask("GET", "/", headers=ALICE).body.decode()
+    (action,) = re.findall(r'action="([^"]+)"', page)
+    assert client.ask("POST", action, headers=BOB).status == 403
+    other = {**ALICE, "Sec-Fetch-Site": "cross-site"}
+    assert client.ask("POST", action, headers=other).status == 403
+    assert runtime.endpoints.find("m").owner == "m@1"
+    html = {**ALICE, "Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
+    reply = client.ask("POST", action, headers=html)
+    assert (reply.status, reply.headers["location"]) == (303, "/")
+    assert runtime.endpoints.find("m").owner == "m@2"
+    page = client.ask("GET", "/", headers=ALICE).body.decode()
+    (action,) = re.findall(r'action="([^"]+)"', page)
+    assert action.endswith("/rollback")
+    assert client.ask("POST", action, headers=html).status == 303
+    assert runtime.endpoints.find("m").owner == "m@1"
+    runtime.route("m", "m@1")
+    runtime.rollout("m", "m@2", header="x-user")
+    for wanted in ("pause", "resume", "abort"):
+        page = client.ask("GET", "/", headers=ALICE).body.decode()
+        actions = [each for each in re.findall(r'action="([^"]+)"', page) if wanted in each]
+        assert client.ask("POST", actions[0], headers=html).status == 303
+    assert runtime.rollout("m").state == "aborted"
+    assert client.ask("POST", "/v2/models/m/rollout/state?action=x", headers=ALICE).status == 400

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
-from runtime.http.codec import codec_json, number_texts
+from runtime.http.codec import codec_json
 from runtime.http.codec.codec_json import encode
 from runtime.http.codec.number_texts import LEAST_NUMBERS, written
 from runtime.http.codec.row_texts import encoded_column, encoded_rows
 
+pytestmark = pytest.mark.usefixtures("native_readers")
 RNG = np.random.default_rng(0)
 WORDS = np.array(['a "b"', "Ōsaka\n", "", "x", "1,2"], object)
 CLASSES: list[tuple[Any, ...]] = [(), ("no", "yes", 'o"r'), (0, 1, 2), tuple("abcd"), ("a",) * 3]
@@ -87,11 +88,6 @@ def test_rows_are_what_objects_are(rows: int, classes: tuple[Any, ...]) -> None:
 def test_columns_of_several_lengths_are_no_rows() -> None:
     with pytest.raises(ValueError, match=r"array|assign"):
         encoded_rows({"a": np.zeros(3), "b": np.zeros(2)}, ())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _native() -> None:
-    number_texts.TEXTS.make()
 
 
 def same(values: NDArray[Any]) -> None:

@@ -414,8 +414,9 @@ def _(house: House) -> None:
 @probe("new_bytes_a_day")
 def _(house: House) -> None:
     client = house.serve(new_bytes_a_day=len(BODY))
-    bodies = (BODY, BODY, BODY + b" ")
-    assert [client.post("/predict/m", body).status for body in bodies] == [200, 200, 429]
+    bodies = (BODY, BODY, BODY + b" ", BODY)
+    assert [client.post("/predict/m", body).status for body in bodies] == [200, 200, 429, 200]
+    assert client.get("/v2/health/ready").status == 200
 
 
 @probe("max_waiting")
@@ -588,8 +589,7 @@ def test_notes_of_a_version_count_without_any_setting(house: House) -> None:
 @pytest.mark.parametrize(
     "notes",
     [
-        {"batch_wait": "2"},
-        *({"batch_wait": -1}, {"cache_bytes": "1M"}),
+        *({"batch_wait": "2"}, {"batch_wait": -1}, {"cache_bytes": "1M"}),
         *({"batch_rows": True}, {"batch_objective": nan}),
     ],
 )

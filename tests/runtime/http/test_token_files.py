@@ -45,10 +45,12 @@ def test_a_token_file_that_changes_is_read_again(
     assert told() == [200, 403, 401, 401, 200], "the former tokens stay valid"
     house.tokens(f"alice {ALICE}\nbob short\n")
     assert told() == [200, 403, 401, 401, 200], "the former tokens stay valid"
+    (house.place / "tokens").write_bytes(b"\xff\xfe")
+    assert told() == [200, 403, 401, 401, 200], "the former tokens stay valid"
     (house.place / "tokens").unlink()
     assert told() == [200, 403, 401, 401, 200]
     said = [each for each in caplog.messages if "former tokens stay valid" in each]
-    assert len(said) == 3, "once for each problem"
+    assert len(said) == 4, "once for each problem"
     assert "16 characters or more" in said[1]
     house.tokens()
     assert told() == [200, 200, 403, 200, 401]

@@ -21,20 +21,12 @@ from sklearn.pipeline import make_pipeline
 from runtime import InferenceSession
 from tests.house import ROOT
 from tests.onnx_models import needs_locale
-from tests.onnx_parts import FLOAT, INT64, model, node
+from tests.onnx_parts import FLOAT, INT64, model, node, theirs
 
 INF, NAN = np.inf, np.nan
 ODD = np.array([[INF, -INF, NAN], [3, 3e38, -3e38], [-INF, -INF, -INF], [0, -0.0, 1]])
 WHOLE = np.array([[2, 0, -1, 3], [-2, 1, 0, -3]])
 DOUBLE, INT32 = TensorProto.DOUBLE, TensorProto.INT32
-
-
-def theirs(proto: ModelProto, feed: dict[str, Any]) -> list[Any]:
-    """What onnxruntime answers."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 4, 1
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
-    return list(session.run(None, feed))
 
 
 def one(
@@ -62,14 +54,14 @@ def test_a_clip_without_a_bound_leaves_no_infinity(dtype: str, bounds: dict[str,
     proto = one("Clip", FLOAT if dtype == "float32" else DOUBLE, 3, **how)
     for rows in (x, x[:1]):
         got = InferenceSession(proto).run(None, {"x": rows})
-        np.testing.assert_array_equal(got[0], theirs(proto, {"x": rows})[0])
+        np.testing.assert_array_equal(got[0], theirs(proto, x=rows)[0])
 
 
 @pytest.mark.parametrize("how", [{}, {"min": 0.0}, {"max": 0.0}, {"min": -1.0, "max": 1.0}])
 def test_nor_does_one_whose_bounds_are_attributes(how: dict[str, Any]) -> None:
     proto, x = one("Clip", FLOAT, 3, 10, **how), ODD.astype(np.float32)
     got = InferenceSession(proto).run(None, {"x": x})
-    np.testing.assert_array_equal(got[0], theirs(proto, {"x": x})[0])
+    np.testing.assert_array_equal(got[0], theirs(proto, x=x)[0])
 
 
 @pytest.mark.parametrize("kind", ["int32", "int64"])
@@ -78,7 +70,7 @@ def test_whole_numbers_to_powers_of_either_sign(kind: str, power: Any) -> None:
     proto = one("Pow", INT32 if kind == "int32" else INT64, 4, E=np.array(power, kind))
     x = WHOLE.astype(kind)
     got = InferenceSession(proto).run(None, {"x": x})
-    np.testing.assert_array_equal(got[0], theirs(proto, {"x": x})[0])
+    np.testing.assert_array_equal(got[0], theirs(proto, x=x)[0])
 
 
 @pytest.mark.parametrize("norm", ["MAX", "L1"])
@@ -86,7 +78,7 @@ def test_normalised_rows_of_infinities(norm: str) -> None:
     proto, x = one("Normalizer", FLOAT, 3, 18, "ai.onnx.ml", norm=norm), ODD.astype(np.float32)
     with np.errstate(all="ignore"):
         (got,) = InferenceSession(proto).run(None, {"x": x})
-    np.testing.assert_allclose(got, theirs(proto, {"x": x})[0], rtol=1e-6)
+    np.testing.assert_allclose(got, theirs(proto, x=x)[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("op", ["Gelu", "LogSoftmax", "Softplus"])
@@ -94,7 +86,7 @@ def test_functions_of_odd_numbers(op: str) -> None:
     x = np.array([[3e38, -3e38, 0.5], [NAN, 1, 2], [INF, 1, 2]], np.float32)
     proto = one(op, FLOAT, 3, 20)
     np.testing.assert_array_equal(
-        InferenceSession(proto).run(None, {"x": x})[0], theirs(proto, {"x": x})[0]
+        InferenceSession(proto).run(None, {"x": x})[0], theirs(proto, x=x)[0]
     )
 
 
@@ -133,7 +125,7 @@ def test_anything_is_a_text(odd: Any, *, alone: bool) -> None:
     )
     cells = _cells(odd) if alone else _cells("a world", odd, "b")
     for proto in (documents, hashed):
-        want = theirs(proto, {"X": cells})
+        want = theirs(proto, X=cells)
         for got, other in zip(InferenceSession(proto).run(None, {"X": cells}), want, strict=True):
             assert got.dtype == other.dtype
             np.testing.assert_allclose(got, other, rtol=1e-6)

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
@@ -22,6 +21,7 @@ from runtime.onnx import backend
 from runtime.onnx.errors import Fail, InvalidArgument
 from tests.onnx_cases import cases as every_case
 from tests.onnx_cases import difference, native_alone
+from tests.onnx_parts import session
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # ONNX makes its cases at import, out of infinities
@@ -65,13 +65,9 @@ def problem(case: Any, prepare: Any) -> str:
 
 def theirs(model: Any) -> Any:
     """onnxruntime, likewise."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    names = [item.name for item in session.get_inputs()]
-    return lambda values: session.run(None, dict(zip(names, values, strict=False)))
+    asked = session(model)
+    names = [item.name for item in asked.get_inputs()]
+    return lambda values: asked.run(None, dict(zip(names, values, strict=False)))
 
 
 #: onnxruntime reads operator sets that are older than our importer does.

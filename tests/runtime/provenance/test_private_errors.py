@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,8 @@ from runtime.service.direct import Direct
 from runtime.service.private import redacted
 from tests.house import until
 from tests.runtime.http.client import Client
+
+EXECUTORS = 1
 
 INPUTS = flour.outputs(y=flour.record(ssn=flour.text, phone=float, amount=float)["amount"]).inputs()
 NOT_SHOWN = "values are not shown, as this endpoint has private columns"
@@ -207,12 +208,6 @@ def test_over_http_a_private_endpoint_says_as_much() -> None:
 
 
 # --- what is told of a name ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    with Runtime(executors=1) as made:
-        yield made
 
 
 def refused(runtime: Runtime, name: str) -> str:

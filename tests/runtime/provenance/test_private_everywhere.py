@@ -12,12 +12,17 @@ from typing import Any
 
 import joblib
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import flour
 from runtime import Runtime
 from runtime.cli import main
 from runtime.http import Server, ServerSettings
 from runtime.repository.repository import Repository
+from runtime.routing import Pair
 from runtime.service.direct import Direct
 from tests.runtime.http.client import Client
 from tests.runtime.provenance import planted
@@ -61,6 +66,16 @@ class Search:
                 at = min(found for value in told if (found := text.find(value.encode())) >= 0)
                 return f"{where}: {text[max(0, at - 3000) : at + 500].decode(errors='replace')}"
         return ""
+
+
+class Pairs:
+    """An observer that keeps what versions and their shadows have answered."""
+
+    def __init__(self) -> None:
+        self.seen = list[Pair]()
+
+    def add(self, pair: Pair) -> None:
+        self.seen.append(pair)
 
 
 def write(root: Path) -> None:
@@ -165,10 +180,11 @@ def asked(search: Search, client: Client, runtime: Runtime) -> None:
                 reply = client.post(path, tensors(number, explain=explain))
                 search.add(f"POST {path} {number}", reply.body + str(reply.headers).encode())
         row = planted.asked(number)
+        bytes_of_it = {**row, "ssn": f"rq9val-{number}".encode() + b"\xff"}
         for call in (runtime.predict, lambda *each: runtime.submit(*each).result()):
-            for data in (row, [row, row], [*row.values()], {"X": [row]}):
+            for data in (row, [row, row], [*row.values()], {"X": [row]}, bytes_of_it):
                 try:
-                    call("m", data)
+                    call("m" if number % 2 else "m@1", data)
                 except Exception as problem:  # noqa: BLE001 (whatever it is, it must not tell)
                     search.add(f"call {number}", "".join(traceback.format_exception(problem)))
                     search.add(f"call {number}", repr(problem) + repr(vars(problem)))
@@ -195,8 +211,11 @@ def served(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
     root = search.root
     notes = {"private": planted.PRIVATE} if search.private else {}
     settings = ServerSettings(
-        port=0, access_log=str(root / "access.log"), tracing=False, explain_rate=1000.0
+        port=0, access_log=root / "access.log", tracing=True, trace_stages=0.5, explain_rate=1000.0
     )
+    spans, provider, pairs = InMemorySpanExporter(), TracerProvider(), Pairs()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     with (
         Runtime() as runtime,
         Repository(root / "models", runtime, quiet_seconds=0.0) as repository,
@@ -207,7 +226,8 @@ def served(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
         runtime.register("m", program, "2", activate=False, notes=notes)
         runtime.route("m", "m@1", shadow="m@2")
         comparison = runtime.experiments.compare("m", segment="city" if search.private else "ssn")
-        keeper: Any = runtime.keep("m", root / "answers", subject="city")
+        runtime.experiments.observe("m", pairs)
+        keeper: Any = runtime.keep("m", root / "answers", subject="city", private="hash")
         reference = planted.frame().to_dict("list")
         watch = runtime.watch("m", reference=reference, segments=("city",), outliers=("range",))
         with Server(runtime, settings, repository=repository) as server:
@@ -220,6 +240,8 @@ def served(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
             rolled(search, client, runtime)
             pages(search, client, server)
         search.add("compare", repr(comparison.disagreements) + comparison.to_html())
+        assert pairs.seen
+        search.add("pairs", repr(pairs.seen))
         search.add("watch", [watch.drift(), watch.cells(), watch.alarms, runtime.stats()])
         search.add("strangest", [repr(each.strangest) for each in watch.outliers])
         search.add("stats", str(runtime.stats()))
@@ -239,6 +261,10 @@ def served(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
         search.add("refused", repr(later))
         search.add("index", repr(repository.index()))
         untrue.unlink()
+    assert len(spans.get_finished_spans()) > 200
+    for span in spans.get_finished_spans():
+        search.add("span", span.to_json())
+    provider.shutdown()
 
 
 #: Rows beside a model that it does not answer, and a line that is no JSON.
@@ -322,7 +348,8 @@ def test_all_of_them_are_told_where_nothing_is_private(everything: Everything) -
         assert any(value in told for value in values), kind
     assert {*planted.ASKED} <= {*told}
     places = " ".join(place.split("(")[-1] for some in told.values() for place in some)
-    for place in ("predict", "explain", "verify", "GET /explain", "call", "answers-", "log"):
+    commands = ("predict", "explain", "verify")
+    for place in (*commands, "GET /explain", "call", "pairs", "answers-", "log"):
         assert place in places, place
 
 

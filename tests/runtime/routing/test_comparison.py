@@ -133,7 +133,9 @@ def scaled(weight: float) -> flour.Flow:
     ("names", "width", "told"),
     [("ac", 0, "m@1 reads b alone; m@2 reads c alone"), ("", 3, "Vector[3, float64]")],
 )
-def test_a_shadow_with_other_inputs_is_told_of(names: str, width: int, told: str) -> None:
+def test_a_shadow_with_other_inputs_is_told_of(
+    names: str, width: int, told: str, runtime: Runtime
+) -> None:
     """It is asked the champion's rows, which it refuses."""
 
     def program(names: str, width: int) -> Flow:
@@ -142,46 +144,44 @@ def test_a_shadow_with_other_inputs_is_told_of(names: str, width: int, told: str
         row = flour.record("row", dict.fromkeys(names, flour.Scalar()))
         return row.columns(list(names)).max().named("top")
 
-    with Runtime() as runtime:
-        for each in (program("ab", 0 if names else 2), program(names, width)):
-            runtime.register("m", each, activate=False, background=False)
-        runtime.route("m", "m@1", shadow="m@2")
-        comparison = runtime.experiments.compare("m")
-        runtime.predict("m", {"a": 1.0, "b": 2.0} if names else np.array([1.0, 2.0]))
-        until(lambda: comparison.to_dict()["pairs"] == 1)
-        found = comparison.to_dict()
-        assert found["challenger_errors"] == 1
-        assert told in found["first_difference"]
-        assert "register the challenger with the champion's inputs" in found["first_difference"]
+    for each in (program("ab", 0 if names else 2), program(names, width)):
+        runtime.register("m", each, activate=False, background=False)
+    runtime.route("m", "m@1", shadow="m@2")
+    comparison = runtime.experiments.compare("m")
+    runtime.predict("m", {"a": 1.0, "b": 2.0} if names else np.array([1.0, 2.0]))
+    until(lambda: comparison.to_dict()["pairs"] == 1)
+    found = comparison.to_dict()
+    assert found["challenger_errors"] == 1
+    assert told in found["first_difference"]
+    assert "register the challenger with the champion's inputs" in found["first_difference"]
 
 
-def test_a_runtime_compares_a_shadow_and_says_where_it_differs() -> None:
+def test_a_runtime_compares_a_shadow_and_says_where_it_differs(runtime: Runtime) -> None:
     row = np.array([1.0, 2.0, 3.0])
-    with Runtime() as runtime:
-        for number, weight in enumerate((1.0, 1.0, 5.0), 1):
-            runtime.register("m", scaled(weight), version=number, background=False)
-        runtime.route("m", "m@1", shadow="m@3")
-        comparison = runtime.experiments.compare("m")
-        assert "no shadow was asked" in str(comparison)
-        for wrong, hint in (
-            ("x2", r"columns: X(.|\n)*did you mean 'X'"),
-            ("nope", "columns: X"),
-            (5, "5"),
-        ):
-            with pytest.raises(BadCall, match=hint):
-                runtime.experiments.compare("m", segment=wrong)  # type: ignore[arg-type]  # what is refused
-        runtime.predict("m", row)
-        until(lambda: comparison.to_dict()["pairs"] == 1)
-        assert runtime.experiments.compare("m") is comparison
-        found = comparison.to_dict()
-        assert found["outputs"]["score"]["largest_difference"] == pytest.approx(8.0)
-        where = found["first_difference"]
-        assert where is not None
-        assert "[[10." in where
-        assert "[[2." in where
-        runtime.route("m", "m@1", shadow="m@2")
-        again = runtime.experiments.compare("m", segment="X")
-        assert again is not comparison
-        runtime.predict("m", row)
-        until(lambda: again.to_dict()["pairs"] == 1)
-        assert again.to_dict()["first_difference"] is None
+    for number, weight in enumerate((1.0, 1.0, 5.0), 1):
+        runtime.register("m", scaled(weight), version=number, background=False)
+    runtime.route("m", "m@1", shadow="m@3")
+    comparison = runtime.experiments.compare("m")
+    assert "no shadow was asked" in str(comparison)
+    for wrong, hint in (
+        ("x2", r"columns: X(.|\n)*did you mean 'X'"),
+        ("nope", "columns: X"),
+        (5, "5"),
+    ):
+        with pytest.raises(BadCall, match=hint):
+            runtime.experiments.compare("m", segment=wrong)  # type: ignore[arg-type]  # what is refused
+    runtime.predict("m", row)
+    until(lambda: comparison.to_dict()["pairs"] == 1)
+    assert runtime.experiments.compare("m") is comparison
+    found = comparison.to_dict()
+    assert found["outputs"]["score"]["largest_difference"] == pytest.approx(8.0)
+    where = found["first_difference"]
+    assert where is not None
+    assert "[[10." in where
+    assert "[[2." in where
+    runtime.route("m", "m@1", shadow="m@2")
+    again = runtime.experiments.compare("m", segment="X")
+    assert again is not comparison
+    runtime.predict("m", row)
+    until(lambda: again.to_dict()["pairs"] == 1)
+    assert again.to_dict()["first_difference"] is None

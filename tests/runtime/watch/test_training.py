@@ -72,31 +72,29 @@ def test_names_and_private_columns_are_not_kept(saved: Path, fitted: Any) -> Non
     assert "Graz" not in json.dumps(found)
 
 
-def test_a_watch_has_its_reference_from_the_file(saved: Path) -> None:
-    with Runtime() as runtime:
-        runtime.register("m", saved)
-        today = ROWS.assign(age=ROWS["age"] + 20)
-        with runtime.watch("m", drift=True) as seen:
-            runtime.predict("m", today, engine="inline")
-            seen.fold()
-            first, second = seen.drift()
-            assert (first.column, second.column) == ("age", "city")
-            assert first.psi > 1
-            assert second.psi < 0.01
-        with runtime.watch("m", drift=False) as seen:
-            assert not seen.reference.columns
-        plain = flour.record(age=float)
-        runtime.register("plain", flour.outputs(score=plain["age"]))
-        with pytest.raises(FlourError, match="nothing is known of this model's training"):
-            runtime.watch("plain", drift=True)
+def test_a_watch_has_its_reference_from_the_file(saved: Path, runtime: Runtime) -> None:
+    runtime.register("m", saved)
+    today = ROWS.assign(age=ROWS["age"] + 20)
+    with runtime.watch("m", drift=True) as seen:
+        runtime.predict("m", today, engine="inline")
+        seen.fold()
+        first, second = seen.drift()
+        assert (first.column, second.column) == ("age", "city")
+        assert first.psi > 1
+        assert second.psi < 0.01
+    with runtime.watch("m", drift=False) as seen:
+        assert not seen.reference.columns
+    plain = flour.record(age=float)
+    runtime.register("plain", flour.outputs(score=plain["age"]))
+    with pytest.raises(FlourError, match="nothing is known of this model's training"):
+        runtime.watch("plain", drift=True)
 
 
-def test_notes_of_a_registration_may_have_it(fitted: Any) -> None:
+def test_notes_of_a_registration_may_have_it(fitted: Any, runtime: Runtime) -> None:
     plan = oven.bake(flour.from_sklearn(fitted))
-    with Runtime() as runtime:
-        runtime.register("m", plan, notes={"training": training_of(plan, ROWS)})
-        with runtime.watch("m", drift=True) as seen:
-            assert set(seen.reference.columns) == {"age", "city"}
+    runtime.register("m", plan, notes={"training": training_of(plan, ROWS)})
+    with runtime.watch("m", drift=True) as seen:
+        assert set(seen.reference.columns) == {"age", "city"}
 
 
 def test_why_tells_what_was_assumed(saved: Path, tmp_path: Path) -> None:
@@ -180,18 +178,17 @@ def test_an_import_may_round_what_is_told(
     capsys.readouterr()
 
 
-def test_ranges_of_the_training_tell_outliers(fitted: Any) -> None:
+def test_ranges_of_the_training_tell_outliers(fitted: Any, runtime: Runtime) -> None:
     program = flour.from_sklearn(fitted)
     notes = {"training": training_of(oven.bake(program), ROWS)}
-    with Runtime() as runtime:
-        runtime.register("m", program, notes=notes)
-        with runtime.watch("m", outliers=("range",)) as seen:
-            later = ROWS.head(500).copy()
-            later.loc[7, "age"] = 400.0
-            runtime.predict("m", later, engine="inline")
-            seen.fold()
-            (found,) = seen.outliers
-            assert (found.rows, found.found) == (500, 1)
-            assert found.strangest[0].row["age"] == 400.0
-        with pytest.raises(ParameterError, match="rows of the reference"):
-            runtime.watch("m", outliers=("range", "pca"))
+    runtime.register("m", program, notes=notes)
+    with runtime.watch("m", outliers=("range",)) as seen:
+        later = ROWS.head(500).copy()
+        later.loc[7, "age"] = 400.0
+        runtime.predict("m", later, engine="inline")
+        seen.fold()
+        (found,) = seen.outliers
+        assert (found.rows, found.found) == (500, 1)
+        assert found.strangest[0].row["age"] == 400.0
+    with pytest.raises(ParameterError, match="rows of the reference"):
+        runtime.watch("m", outliers=("range", "pca"))

@@ -21,6 +21,8 @@ from runtime.workers.replica import ChangeFollower
 from tests.runtime.plans import offset_of
 from tests.runtime.repository.folders import save_plan
 
+EXECUTORS = 1
+
 ROWS = np.arange(8.0).reshape(2, 4)
 
 
@@ -106,18 +108,17 @@ def test_whatever_is_missed_is_made_up_for(plans: list[Path], seed: int) -> None
         fleet.settle(1.0)
 
 
-def test_an_index_is_sent_when_it_has_changed() -> None:
+def test_an_index_is_sent_when_it_has_changed(runtime: Runtime) -> None:
     fleet = Fleet()
-    with Runtime(executors=1) as runtime:
-        line = Line(runtime)
-        joined(fleet, line)
-        first = (ModelState("a", "1"),)
-        fleet.show(first)
-        fleet.show(first)
-        fleet.show((ModelState("a", "1"),))
-        assert line.asked.count("index") == 1
-        fleet.show((ModelState("a", "1", "UNAVAILABLE"),))
-        assert line.asked.count("index") == 2
+    line = Line(runtime)
+    joined(fleet, line)
+    first = (ModelState("a", "1"),)
+    fleet.show(first)
+    fleet.show(first)
+    fleet.show((ModelState("a", "1"),))
+    assert line.asked.count("index") == 1
+    fleet.show((ModelState("a", "1", "UNAVAILABLE"),))
+    assert line.asked.count("index") == 2
 
 
 def _random_change(fleet: Fleet, rng: random.Random, plans: list[Path]) -> None:
@@ -134,24 +135,23 @@ def _random_change(fleet: Fleet, rng: random.Random, plans: list[Path]) -> None:
         pass
 
 
-def test_a_gap_is_noticed(plans: list[Path]) -> None:
+def test_a_gap_is_noticed(plans: list[Path], runtime: Runtime) -> None:
     fleet = Fleet()
-    with Runtime(executors=1) as runtime:
-        line = Line(runtime)
-        (member,) = joined(fleet, line)
-        fleet.register("a", plans[1], "1")
-        line.deaf = True
-        fleet.switch("a", "1")  # nothing changes, so nothing is said
-        fleet.unregister("a", "1")
-        with pytest.raises(NotInStep, match="behind: 0"):
-            fleet.settle(0.01)
-        line.deaf = False
-        fleet.register("b", plans[2], "1")
-        assert isinstance(member.last and member.last.exception(), RemoteError)
-        assert set(line.has()) == {"a", "b"}  # what was tried is there, what was missed is not
-        fleet.again(member)
-        assert set(line.has()) == {"b"}
+    line = Line(runtime)
+    (member,) = joined(fleet, line)
+    fleet.register("a", plans[1], "1")
+    line.deaf = True
+    fleet.switch("a", "1")  # nothing changes, so nothing is said
+    fleet.unregister("a", "1")
+    with pytest.raises(NotInStep, match="behind: 0"):
         fleet.settle(0.01)
+    line.deaf = False
+    fleet.register("b", plans[2], "1")
+    assert isinstance(member.last and member.last.exception(), RemoteError)
+    assert set(line.has()) == {"a", "b"}  # what was tried is there, what was missed is not
+    fleet.again(member)
+    assert set(line.has()) == {"b"}
+    fleet.settle(0.01)
 
 
 def test_a_plan_that_cannot_be_loaded_reaches_nobody(plans: list[Path], tmp_path: Path) -> None:
@@ -166,17 +166,18 @@ def test_a_plan_that_cannot_be_loaded_reaches_nobody(plans: list[Path], tmp_path
         assert second.asked.count("change") == 1
 
 
-def test_a_plan_that_ends_workers_is_refused_by_the_second(plans: list[Path]) -> None:
+def test_a_plan_that_ends_workers_is_refused_by_the_second(
+    plans: list[Path], runtime: Runtime
+) -> None:
     fleet = Fleet()
-    with Runtime(executors=1) as runtime:
-        lines = [Line(runtime) for _ in range(3)]
-        joined(fleet, *lines)
-        for line in lines:
-            line.dead = True
-        with pytest.raises(Rejected, match="workers end while they load this"):
-            fleet.register("a", plans[1], "1")
-        assert ["try" in line.asked for line in lines] == [True, True, False]
-        assert not fleet.count
+    lines = [Line(runtime) for _ in range(3)]
+    joined(fleet, *lines)
+    for line in lines:
+        line.dead = True
+    with pytest.raises(Rejected, match="workers end while they load this"):
+        fleet.register("a", plans[1], "1")
+    assert ["try" in line.asked for line in lines] == [True, True, False]
+    assert not fleet.count
 
 
 def test_one_worker_that_cannot_load_serves_the_rest(plans: list[Path], tmp_path: Path) -> None:

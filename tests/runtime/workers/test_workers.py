@@ -65,17 +65,6 @@ def test_it_is_told_when_all_have_their_code(tmp_path: Path) -> None:
         assert event["seconds"] > 0
 
 
-def test_what_one_is_told_all_follow(served: Served) -> None:
-    for _ in range(5):
-        assert served.ask("/v2/repository/models/b/unload", {})[0] == 200
-        assert tops(served, "b") == {404}
-        assert served.ask("/v2/repository/models/b/load", {})[0] == 200
-        assert tops(served, "b") == {2.0}
-    status, said = served.ask("/v2/repository/models/nothing/load", {})
-    assert status == 404
-    assert "no model 'nothing'" in said["error"]
-
-
 def test_a_new_version_is_everybodys(served: Served, folder: Path) -> None:
     path = folder / "a.pretzel"
     with Askers(served.port, 4, "/predict/a", fresh=True) as askers:
