@@ -20,7 +20,8 @@ from typing import Any
 from flour.core.errors import FlourError
 from runtime.errors import ChannelClosed
 from runtime.workers.channel import Channel
-from runtime.workers.fleet import Fleet, Member
+from runtime.workers.fleet import Fleet
+from runtime.workers.judging import Member
 
 #: Seconds between checks of a worker; without an answer it gets no connections; it is killed.
 BEAT_SECONDS, QUIET_SECONDS, HUNG_SECONDS = 1.0, 3.0, 30.0
