@@ -16,13 +16,12 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import random
 from time import perf_counter, sleep
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -58,13 +57,20 @@ class ShadowStats:
     """The way it is asked now: "inline" with its champion, or "later", with a known reason."""
 
 
+class Task(Protocol):
+    """A task on its way."""
+
+    def result(self) -> object:
+        """Wait for its end; raises what it has raised."""
+
+
 class Shadows:
     """The queue of one runtime. `offer` may be called from any thread, and never waits."""
 
     def __init__(
         self,
         ask: Callable[..., Answers],
-        elsewhere: Callable[[Callable[[], object]], Future[Any]],
+        elsewhere: Callable[[Callable[[], object]], Task],
         pairs: Callable[[str], Sequence[PairSink]],
         waits: Callable[[Route], bool] = lambda _: False,
     ) -> None:
