@@ -78,7 +78,7 @@ class NoteFollower:
         seen: set[tuple[str, str]] = set()
         # A watch before the feedback that asks it what drifts.
         openers = {
-            "watch": self._runtime.watch,
+            "watch": self._watch,
             "keep": self._keep,
             "feedback": self._feedback,
             "stream": self._stream,
@@ -105,16 +105,19 @@ class NoteFollower:
             return
         self._close((name, kind))
         try:
-            made = opened(name, **dict(options))
+            made = opened(name, dict(options))
         except (Explained, ImportError, OSError, TypeError, ValueError) as problem:
             log.warning("%s: %s is not done: %s", version.owner, kind, problem)
             made = None
         self._held[name, kind] = _Held(wanted, made)
 
-    def _keep(self, name: str, **options: Any) -> Any:
+    def _watch(self, name: str, options: dict[str, Any]) -> Any:
+        return self._runtime.watch(name, **options)
+
+    def _keep(self, name: str, options: dict[str, Any]) -> Any:
         return self._runtime.keep(name, self._folder(f"{name}-{self._number}"), **options)
 
-    def _feedback(self, name: str, **options: Any) -> Any:
+    def _feedback(self, name: str, options: dict[str, Any]) -> Any:
         from runtime.feedback import Feedback
 
         watch = self._held.get((name, "watch")) if options.get("drifted") else None
@@ -126,7 +129,7 @@ class NoteFollower:
             raise ParameterError("answers have no folder", hint="--set answers=DIR says where to")
         return Path(self._answers) / name
 
-    def _stream(self, name: str, **options: Any) -> Any:
+    def _stream(self, name: str, options: dict[str, Any]) -> Any:
         made = imported("runtime.streams").Stream  # a room above this one
         return made.of_notes(self._runtime, name, options, self._number).start()
 
