@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from flour.core.errors import FlourError
+from objectstore import system
 from runtime.errors import ChannelClosed
 from runtime.workers.channel import Channel
 from runtime.workers.fleet import Fleet
@@ -238,9 +238,5 @@ class WorkerSlot:
 
 
 def _ended(code: int) -> str:
-    if code >= 0:
-        return f"it ended with code {code}"
-    try:
-        return f"it was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"it was ended by signal {-code}"
+    how = f"it was ended by {system.signal_name(-code)}"
+    return how if code < 0 else f"it ended with code {code}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -369,5 +369,4 @@ def body_of(request: Request, kind: type[T]) -> T:
     if len(request.body) > LARGE:  # nobody else is answered while it is decoded
         found = f"{len(request.body)} bytes"
         raise HttpError(f"bodies of this path have up to {LARGE} bytes", 413, found=found)
-    body: T = decoded(request.body or b"{}", msgspec.json.Decoder(kind), kind)
-    return body
+    return cast("T", decoded(request.body or b"{}", msgspec.json.Decoder(kind), kind))

@@ -118,8 +118,7 @@ async def _status(service: HandlerContext, wanted: str, refresh: int, *, changes
     snapshot = await service.metrics.everywhere() if service.metrics is not None else []
     rollouts = {each["endpoint"]: each for each in await known(service.peers)}
     drawn = partial(routes, service.runtime, rollouts, wanted, changes=changes)
-    made = partial(_page, service, snapshot, wanted, refresh, drawn)
-    body = await asyncio.to_thread(made)
+    body = await asyncio.to_thread(_page, service, snapshot, wanted, refresh, drawn)
     return Response(body, content_type=HTML, headers=_HEADERS)
 
 

@@ -56,8 +56,7 @@ def footer(text: str) -> str:
 def table(columns: Mapping[str, str], rows: Iterable[Row]) -> str:
     """A table of headings with their styles; cells have these styles, beside their own."""
     head = "".join(f'<th class="{look}">{escape(text)}</th>' for text, look in columns.items())
-    lines = ("<tr>" + "".join(map(_cell, row, columns.values())) + "</tr>" for row in rows)
-    body = "\n".join(lines)
+    body = "\n".join(f"<tr>{''.join(map(_cell, row, columns.values()))}</tr>" for row in rows)
     inside = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>"
     return f'<div class="wide"><table>\n{inside}\n</table></div>\n'
 
