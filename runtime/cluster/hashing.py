@@ -63,6 +63,15 @@ class Assignment:
                 found[node].append(name)
         return found
 
+    def bytes_of(self, resident: Resident) -> dict[str, int]:
+        """The bytes of every node, each parameter once."""
+        return {
+            node: sum(
+                {key: size for name in names for key, size in resident[name].items()}.values()
+            )
+            for node, names in self.models().items()
+        }
+
     def moved(self, before: Assignment) -> int:
         """The number of models to load where this follows another assignment."""
         return sum(

@@ -44,20 +44,12 @@ def test_every_request_has_a_node_and_no_node_too_many(
     assert sum(made.loads.values()) == pytest.approx(sum(loads))
 
 
-def held(made: Assignment, resident: dict[str, dict[str, int]]) -> dict[str, int]:
-    """The bytes of every node, each parameter once."""
-    return {
-        node: sum({key: size for name in names for key, size in resident[name].items()}.values())
-        for node, names in made.models().items()
-    }
-
-
 def test_models_that_share_meet() -> None:
     resident = models(70)
     assert {len(names) for names in groups(resident).values()} == {10}
     made = assign(resident, NODES)
     apart = assign(resident, NODES, by_digest=False)
-    ours, theirs = (sum(held(each, resident).values()) for each in (made, apart))
+    ours, theirs = (sum(each.bytes_of(resident).values()) for each in (made, apart))
     assert ours < theirs / 2
     least = 7 * 10_000 + sum(100 + n for n in range(70))
     assert least <= ours <= least + 5 * 10_000  # a node's bound cuts a group in two
@@ -98,7 +90,7 @@ def test_hot_models_have_several_nodes() -> None:
 def test_a_budget_is_kept_while_there_is_room() -> None:
     resident = models(20, 4)
     made = assign(resident, NODES, budget=25_000.0)
-    assert max(held(made, resident).values()) <= 25_000
+    assert max(made.bytes_of(resident).values()) <= 25_000
 
 
 @pytest.mark.parametrize(
