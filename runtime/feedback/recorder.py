@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,6 @@ from runtime.watch.arrow_sink import arrow
 from runtime.watch.observers import RowQueue
 from runtime.watch.rows import Table, answers_of
 from runtime.watch.sampling import Sampling
-from runtime.watch.watching import Watch
 
 log = logging.getLogger("pretzel.feedback")
 KIND = "feedback"
@@ -42,6 +41,13 @@ KIND = "feedback"
 _MOST = 1 << 16
 #: Numbers disagree that are further apart than this part of the champion's.
 _APART = 0.1
+
+
+class Drifting(Protocol):
+    """A watch, whose columns drift."""
+
+    def moved(self, table: Table) -> NDArray[np.bool_]:
+        """A mask of rows with values that have become more frequent."""
 
 
 class _AnsweredCall(NamedTuple):
@@ -84,7 +90,7 @@ class Feedback(FeedbackFolder, Closing):
         uncertain: int = 0,
         disagreement: float = 0.0,
         drifted: float = 0.0,
-        watch: Watch | None = None,
+        watch: Drifting | None = None,
         period: float = 60.0,
         most_rows: int = 10_000,
         most_bytes: int = 1 << 30,
