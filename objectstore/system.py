@@ -193,6 +193,14 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def signal_name(number: int) -> str:
+    """The name of a signal, or its number where it has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def open_files() -> tuple[int, int] | None:
     """How many files may be open now and at most, -1 for any; None where nothing limits them."""
     resource = _module("resource")

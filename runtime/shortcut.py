@@ -219,11 +219,7 @@ def _cheap_models(outputs: Flow, cheaper: _Cheaper, judge: _Judge) -> Iterator[t
 
 def _with(flow: Flow, old: Node, new: Node) -> Flow:
     """The program with one node in another's place."""
-
-    def change(item: Node, inputs: tuple[Node, ...]) -> Node:
-        return new if item is old else node(item.op, inputs)
-
-    return flow.rebuilt(change)
+    return flow.rebuilt(lambda item, inputs: new if item is old else node(item.op, inputs))
 
 
 def _counts(op: Trees) -> list[int]:

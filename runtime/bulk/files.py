@@ -101,8 +101,7 @@ def _matches(parts: Sequence[str], patterns: Sequence[str]) -> bool:
         return not parts
     if patterns[0] == "**":
         return any(_matches(parts[at:], patterns[1:]) for at in range(len(parts) + 1))
-    first = bool(parts) and fnmatchcase(parts[0], patterns[0])
-    return first and _matches(parts[1:], patterns[1:])
+    return bool(parts) and fnmatchcase(parts[0], patterns[0]) and _matches(parts[1:], patterns[1:])
 
 
 def _is_hidden(path: Path, root: Path) -> bool:

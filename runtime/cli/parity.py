@@ -113,20 +113,17 @@ def _train(plan: Plan, options: argparse.Namespace, out: CommandOutput) -> int:
     )
     made = oven.bake(found.flow())
     made.save(options.into, training={"parity_of": plan.digest})
-    out.result(_told(found) | {"rows": len(data.rows), "file": options.into}, _text(found, options))
+    out.result(
+        _told(found) | {"rows": len(data.rows), "file": options.into},
+        f"right labels: {found.accuracy:.1%} of answers, {found.degraded:.1%} of reconstructed "
+        f"ones, {found.default:.1%} with the most frequent label alone\nsaved {options.into}",
+    )
     return Exit.OK
 
 
 def _told(found: ParityModel) -> dict[str, Any]:
     figures = {"accuracy": found.accuracy, "degraded": found.degraded, "default": found.default}
     return {"encoder": found.encoder, "k": found.group, **figures}
-
-
-def _text(found: ParityModel, options: argparse.Namespace) -> str:
-    return (
-        f"right labels: {found.accuracy:.1%} of answers, {found.degraded:.1%} of reconstructed "
-        f"ones, {found.default:.1%} with the most frequent label alone\nsaved {options.into}"
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runtime.bulk.journal import Journal
     from runtime.cli.answers import Prediction
     from runtime.cli.blocks import ReadOptions
-    from runtime.cli.writing import AnswerWriter
+    from runtime.cli.writing import Write
 
 NULL, SKIP = "null", "skip"
 
@@ -220,14 +220,14 @@ def _run(task: Prediction, threads: int | None, progress: TaskProgress) -> tuple
     with ExitStack() as stack:
         journal = stack.enter_context(_journal(task)) if task.output != "-" else None
         kept = journal if task.is_resumable else None
-        writer = stack.enter_context(writing.opened(task.output, task.form))
+        write = stack.enter_context(writing.opened(task.output, task.form))
         aside = stack.enter_context(_aside(task))
         for columns in journal.batches(task.fits) if journal else ():
             about = noted(columns)
             rate.before += about["rows"]
             refused += len(about["refused"])
-            writer.write(columns.replace_schema_metadata(None))
-            aside.write(record(about["refused"]))
+            write(columns.replace_schema_metadata(None))
+            aside(record(about["refused"]))
         rate.rows = rate.before
         blocks = reading.blocks(task.rows, task.plan.inputs, task.how, rate.before, plain=False)
         count = 1 if task.plan.mixes_rows else threads
@@ -237,8 +237,8 @@ def _run(task: Prediction, threads: int | None, progress: TaskProgress) -> tuple
             if kept:
                 about = {"rows": block.count, "refused": wrong, "policy": task.policy}
                 kept.append(with_note(block.columns, about))
-            writer.write(block.columns)
-            aside.write(record(wrong))
+            write(block.columns)
+            aside(record(wrong))
             refused += len(wrong)
             rate.rows += block.count
             progress.at(block.done, rate.note(progress.share(block.done)))
@@ -259,20 +259,13 @@ def _check_unchanged(before: Sequence[tuple[Any, ...]], after: Sequence[tuple[An
             )
 
 
-def _aside(task: Prediction) -> AbstractContextManager[AnswerWriter]:
-    """The writer of refused rows."""
+def _aside(task: Prediction) -> AbstractContextManager[Write]:
+    """The function that writes refused rows."""
     from runtime.cli import reading, writing
 
     if task.on_error in {None, NULL, SKIP}:
-        return nullcontext(_Nowhere())
+        return nullcontext(lambda _: None)
     return writing.opened(task.on_error, reading.format_of(task.on_error, None))
-
-
-class _Nowhere:
-    """Writes nothing."""
-
-    def write(self, columns: object) -> None:
-        """Drop the rows."""
 
 
 def _journal(task: Prediction) -> Journal:

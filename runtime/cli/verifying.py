@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime.cli import common
 from runtime.cli.errors import ArgumentError, Exit
 from runtime.cli.output import CommandOutput
-
-if TYPE_CHECKING:
-    from runtime.cli.models import OpenedModel
 
 DESCRIPTION = """\
 Load a model as a server would, and check what it answers: the rows that stand beside it
@@ -44,25 +41,21 @@ def run(options: argparse.Namespace, out: CommandOutput) -> int:
     if answers:
         text += f"; {answers:,} answers that stand beside it are right"
     if options.against:
-        rows, outputs = _against(options, opened)
+        from flour.sklearn.originals import original
+        from runtime.cli import reading
+        from runtime.cli.comparing import compare_file
+        from runtime.cli.models import find
+        from runtime.repository import formats
+
+        folder, model = find(options.against)
+        raw, trust, part = folder.read(model.path), options.trust_pickle, model.promise.part
+        source = formats.original(model.form, raw, str(model.path), part, trust_pickle=trust)
+        how = reading.options_of(options, options.rows)
+        compared = compare_file(
+            opened.plan, original(model.form, source), options.rows, how, options.tolerance
+        )
+        rows, outputs = compared.rows, compared.outputs
         facts |= {"rows": rows, "outputs": list(outputs)}
         text += f"; {rows:,} rows answer as the original does ({', '.join(outputs)})"
     out.result(facts, text)
     return Exit.OK
-
-
-def _against(options: argparse.Namespace, opened: OpenedModel) -> tuple[int, tuple[str, ...]]:
-    from flour.sklearn.originals import original
-    from runtime.cli import reading
-    from runtime.cli.comparing import compare_file
-    from runtime.cli.models import find
-    from runtime.repository import formats
-
-    folder, model = find(options.against)
-    raw, trust, part = folder.read(model.path), options.trust_pickle, model.promise.part
-    source = formats.original(model.form, raw, str(model.path), part, trust_pickle=trust)
-    how = reading.options_of(options, options.rows)
-    compared = compare_file(
-        opened.plan, original(model.form, source), options.rows, how, options.tolerance
-    )
-    return compared.rows, compared.outputs

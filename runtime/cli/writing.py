@@ -9,11 +9,12 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 
@@ -22,46 +23,42 @@ from runtime.bulk.plans import flat_columns
 
 Columns = Any
 """A record batch, or columns by name: arrays or lists with one entry per row."""
-
-
-class AnswerWriter(Protocol):
-    """Takes columns of answers, block by block."""
-
-    def write(self, columns: Columns) -> None:
-        """The next rows."""
+Write = Callable[[Columns], object]
+"""Writes the next rows, given as columns."""
 
 
 @contextmanager
-def opened(path: str, form: str) -> Iterator[AnswerWriter]:
-    """A writer for a file, or for standard output ("-")."""
+def opened(path: str, form: str) -> Iterator[Write]:
+    """The function that writes to a file, or to standard output ("-")."""
     if path == "-":
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")  # as files, whatever the locale
-        with _writer(Path("-"), path, form) as writer:
-            yield writer
+        with _writer(Path("-"), path, form) as write:
+            yield write
         sys.stdout.flush()
         return
     whole = Path(path)
     part = whole.with_name(f".{whole.name}.{os.getpid()}.part")
     try:
-        with _writer(part, path, form) as writer:
-            yield writer
+        with _writer(part, path, form) as write:
+            yield write
         part.replace(whole)
     finally:
         part.unlink(missing_ok=True)
 
 
 @contextmanager
-def _writer(path: Path, name: str, form: str) -> Iterator[AnswerWriter]:
+def _writer(path: Path, name: str, form: str) -> Iterator[Write]:
     if form in {"parquet", "arrow"}:
         from runtime.bulk.files import FileWriter
 
         writer = FileWriter(str(path), form)
-        yield writer
+        yield writer.write
         writer.close()
         return
     with written(path, name) if name != "-" else nullcontext(sys.stdout) as file:
-        yield _JsonLines(file) if form == "jsonl" else _Csv(file, "\t" if form == "tsv" else ",")
+        separator = "\t" if form == "tsv" else ","
+        yield partial(_write_json, file) if form == "jsonl" else _Csv(file, separator).write
 
 
 def _by_name(columns: Columns) -> Mapping[str, Any]:
@@ -81,17 +78,12 @@ def _plain_column(column: Any) -> Any:
     return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), size)
 
 
-class _JsonLines:
+def _write_json(file: IO[str], columns: Columns) -> None:
     """One object per line; vectors are arrays, NaN and infinities are null."""
-
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-
-    def write(self, columns: Columns) -> None:
-        columns = _by_name(columns)
-        for row in zip(*columns.values(), strict=True):
-            plain = {name: _plain(value) for name, value in zip(columns, row, strict=True)}
-            self._file.write(json.dumps(plain, ensure_ascii=False) + "\n")
+    columns = _by_name(columns)
+    for row in zip(*columns.values(), strict=True):
+        plain = {name: _plain(value) for name, value in zip(columns, row, strict=True)}
+        file.write(json.dumps(plain, ensure_ascii=False) + "\n")
 
 
 class _Csv:

@@ -7,6 +7,7 @@ than looking them up in a dict. The plan for that reads the row instead of the m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def entry_of_maps(flow: Flow) -> Entry | None:
     op: Any = reader.op
     row = node(Source(name, Vector(len(op.vocabulary), op.dtype)), ())
     try:
-        made = rebuild(flow.outputs.values(), _replacing(reader, row))
+        made = rebuild(flow.outputs.values(), partial(_replaced, reader, row))
     except FlourError:  # something takes sparse rows only
         return None
     if [item.type for item in made] != list(flow.types.values()):
@@ -65,13 +66,10 @@ def _is_source(item: Node) -> bool:
     return isinstance(item.op, Source)
 
 
-def _replacing(reader: Node, row: Node) -> Callable[[Node, tuple[Node, ...]], Node]:
-    def change(old: Node, below: tuple[Node, ...]) -> Node:
-        if old is reader:
-            return row
-        return old if _is_source(old) else node(old.op, below)
-
-    return change
+def _replaced(reader: Node, row: Node, old: Node, below: tuple[Node, ...]) -> Node:
+    if old is reader:
+        return row
+    return old if _is_source(old) else node(old.op, below)
 
 
 def _entry(run: Entry, name: str, places: Mapping[Any, int], dtype: Any) -> Entry:

@@ -279,9 +279,8 @@ class AnswerKeeper(Closing):
     def _hashed(self, key: object) -> str:
         plain = key.item() if isinstance(key, np.generic) else key
         if isinstance(plain, bool) or (isinstance(plain, float) and plain.is_integer()):
-            plain = int(
-                plain
-            )  # 17 and 17.0 are one subject, and a column of numbers reads True as 1
+            # 17 and 17.0 are one subject, and a column of numbers reads True as 1.
+            plain = int(plain)
         return hmac.new(self._salt, str(plain).encode(), hashlib.sha256).hexdigest()[:32]
 
     def _describe(self, version: ModelVersion) -> None:

@@ -44,14 +44,13 @@ class AnswerLog:
         id_of: Callable[[bytes], str],
         most_bytes: int,
         seconds: float | None = None,
-        file_bytes: int = FILE_BYTES,
     ) -> None:
         """Open a folder for writing; `id_of` reads a record's id.
 
         Files that together are larger than `most_bytes`, or older than `seconds`, are deleted.
         """
         self._folder, self._id_of, self._seconds = folder, id_of, seconds
-        self._most, self._file_bytes = most_bytes, min(file_bytes, max(most_bytes // 4, 1))
+        self._most, self._file_bytes = most_bytes, min(FILE_BYTES, max(most_bytes // 4, 1))
         folder.mkdir(parents=True, exist_ok=True)
         self._lock, self._places = RLock(), dict[str, RecordPlace]()
         self._owner = (folder / "lock").open("ab")
@@ -90,14 +89,10 @@ class AnswerLog:
                 self.expire()
 
     def _write(self, records: list[tuple[str, bytes]]) -> None:
-        offset = start = self._file.tell()
-        places, chunks = dict[str, RecordPlace](), list[bytes]()
-        for answer, record in records:
-            places[answer] = RecordPlace(self._path, offset)
-            chunks.append(_HEAD.pack(len(record), crc32(record)) + record)
-            offset += len(chunks[-1])
+        start = self._file.tell()
+        data, places = _laid_out(self._path, records, start)
         try:
-            if self._file.write(b"".join(chunks)) != offset - start:
+            if self._file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:  # a record that is cut off would hide those after it from other readers
             self._file.seek(start)
@@ -152,22 +147,13 @@ class AnswerLog:
                 every = list(_records(path))
                 kept = [record for _, record in every if not is_meant(record)]
                 if len(kept) < len(every):
-                    places = self._rewrite(path, kept)
+                    data, places = _laid_out(path, [(self._id_of(each), each) for each in kept])
+                    write_file(path, [data])
                     removed += len(every) - len(kept)
                     for _, record in every:
                         self._places.pop(self._id_of(record), None)
                     self._places |= places
             return removed
-
-    def _rewrite(self, path: Path, records: list[bytes]) -> dict[str, RecordPlace]:
-        """Replace a file by one with these records; where each is from now on."""
-        places, chunks, offset = dict[str, RecordPlace](), list[bytes](), 0
-        for record in records:
-            chunks.append(_HEAD.pack(len(record), crc32(record)) + record)
-            places[self._id_of(record)] = RecordPlace(path, offset)
-            offset += len(chunks[-1])
-        write_file(path, chunks)
-        return places
 
     def __len__(self) -> int:
         return len(self._places)
@@ -198,6 +184,18 @@ def _records(path: Path) -> Iterator[tuple[int, bytes]]:
         while (record := _next(file.read(_HEAD.size), file.read)) is not None:
             yield offset, record
             offset = file.tell()
+
+
+def _laid_out(
+    path: Path, records: list[tuple[str, bytes]], offset: int = 0
+) -> tuple[bytes, dict[str, RecordPlace]]:
+    """Records one behind another as bytes of a file from `offset` on, and the place of each."""
+    places, chunks = dict[str, RecordPlace](), list[bytes]()
+    for answer, record in records:
+        places[answer] = RecordPlace(path, offset)
+        chunks.append(_HEAD.pack(len(record), crc32(record)) + record)
+        offset += len(chunks[-1])
+    return b"".join(chunks), places
 
 
 def _next(head: bytes, read: Callable[[int], bytes]) -> bytes | None:

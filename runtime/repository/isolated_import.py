@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import select
-import signal
 import subprocess
 import threading
 import time
@@ -21,6 +20,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from objectstore import system
 from runtime.errors import BadRegistration
 from runtime.repository import import_process
 from runtime.repository.errors import Crashed, NoRoom, NotSettled, RepositoryError
@@ -208,12 +208,7 @@ def _line(stream: BinaryIO, seconds: float) -> bytes:
 def _exit_reason(code: int, *, late: bool, limit: float) -> str:
     if late:
         return f"not done after {limit:g} s"
-    if code > 0:
-        return f"code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
+    return f"code {code}" if code > 0 else system.signal_name(-code)
 
 
 def _crashed(model: FolderModel, found: str) -> Crashed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from flour.core.callables import allowing
 from objectstore import Explained
@@ -23,16 +23,6 @@ from runtime.service.private import private_columns
 
 #: Errors that are about the machine at the moment, not about the model.
 _PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS}
-
-
-class ModelImporter(Protocol):
-    """Makes plans that can be registered."""
-
-    def prepare(self, model: FolderModel, current: Path | None) -> Path:
-        """The file of the model's plan, verified."""
-
-    def close(self) -> None:
-        """Prepare no more models; give up a current import if possible."""
 
 
 class Trust(NamedTuple):

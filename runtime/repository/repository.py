@@ -34,7 +34,7 @@ from runtime.repository.listing import (
     without_directories,
 )
 from runtime.repository.object_storage import folder_of, is_url
-from runtime.repository.preparing import LocalImporter, ModelImporter, Trust
+from runtime.repository.preparing import LocalImporter, Trust
 from runtime.repository.registry import Registry, RoutedRegistry
 from runtime.repository.route_files import FILE, RouteFiles
 from runtime.repository.staging import Staging
@@ -132,7 +132,7 @@ class Repository(Closing):
         self._unload_removed, self._quiet_seconds = unload_removed, quiet_seconds
         self._clock, self._on_event = clock, on_event or (lambda _: None)
         folder, staged = self.folder, self._staging
-        self._importer: ModelImporter = (
+        self._importer: LocalImporter | IsolatedImporter = (
             IsolatedImporter(folder, staged, trust, exact=exact, on_line=on_line)
             if apart
             else LocalImporter(folder, staged, trust, exact=exact)

@@ -46,10 +46,8 @@ class Claim:
         os.write(self._file, "".join(f"{name}\n" for name in sorted(names)).encode())
 
     def close(self) -> None:
-        """Release the claim."""
-        if (
-            self._file >= 0 and self._process == os.getpid()
-        ):  # not in a fork of the process that made it
+        """Release the claim; a fork of the process that made it changes nothing."""
+        if self._file >= 0 and self._process == os.getpid():
             system.discard(self._path, self._file)
             self._file = -1
 

@@ -95,7 +95,8 @@ class MessageRows:
             kinds = {dict}
         if kinds == {dict}:  # each is one row, as usual
             return self._lines(values)
-        is_text = self._is_text()
+        inputs = self._endpoints.find(self._endpoint).inputs
+        is_text = len(inputs) == 1 and isinstance(next(iter(inputs.values())), Text)
         sizes = [len(value) if _is_block(value, is_text=is_text) else -1 for value in values]
         rows = [
             row
@@ -107,10 +108,6 @@ class MessageRows:
             next(lines) if size < 0 else b"[%b]" % b",".join(next(lines) for _ in range(size))
             for size in sizes
         ]
-
-    def _is_text(self) -> bool:
-        inputs = self._endpoints.find(self._endpoint).inputs
-        return len(inputs) == 1 and isinstance(next(iter(inputs.values())), Text)
 
     def _lines(self, rows: Sequence[Any]) -> list[bytes]:
         """The answer to each row."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from io import TextIOBase
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,33 +35,17 @@ from runtime.watch.steps import step_plan
 _SERIES = 100
 
 
-class Sink(Protocol):
-    """Takes blocks of values, a row each."""
+class Sink(NamedTuple):
+    """A taker of blocks of values, a row each, and what writes the rest of them at the end."""
 
-    def __call__(self, values: object) -> object:
-        """Take a block."""
-
-    def close(self) -> None:
-        """Write what is left."""
-
-
-class _FunctionSink:
-    """A function of the caller's, which has no end."""
-
-    def __init__(self, call: Callable[[Any], object]) -> None:
-        self._call = call
-
-    def __call__(self, values: object) -> None:
-        self._call(values)
-
-    def close(self) -> None:
-        """Nothing is left."""
+    give: Callable[[Any], object]
+    close: Callable[[], object] = lambda: None
 
 
 def sink(to: object, names: dict[str, str]) -> Sink:
     """The sink that `to` of a tap stands for; `names` are the model's and the step's."""
     if to == "opentelemetry":
-        return _ColumnMetrics(names)
+        return Sink(_ColumnMetrics(names))
     if isinstance(to, str | Path):
         path = Path(to)
         if path.suffix not in {".parquet", ".arrows"}:
@@ -72,7 +56,7 @@ def sink(to: object, names: dict[str, str]) -> Sink:
             )
         return _arrow(Path(to), parquet=path.suffix == ".parquet")
     if callable(to):
-        return _FunctionSink(to)
+        return Sink(to)
     if hasattr(to, "write") and not isinstance(to, TextIOBase):
         return _arrow(to, parquet=False)  # type: ignore[arg-type]  # it is written to
     raise ParameterError(
@@ -85,7 +69,8 @@ def sink(to: object, names: dict[str, str]) -> Sink:
 def _arrow(to: Path | BinaryIO, *, parquet: bool) -> Sink:
     from runtime.watch.arrow_sink import ArrowSink
 
-    return ArrowSink(to, parquet=parquet)
+    made = ArrowSink(to, parquet=parquet)
+    return Sink(made, made.close)
 
 
 class _ColumnMetrics:
@@ -131,9 +116,6 @@ class _ColumnMetrics:
             finite = column[np.isfinite(column)]
             for gauge, made in self._gauges if len(finite) else ():
                 gauge.set(float(made(finite)), names)
-
-    def close(self) -> None:
-        """Nothing is left: the provider's reader has it."""
 
 
 log = logging.getLogger("pretzel.watch")
@@ -233,7 +215,7 @@ class Tap(Closing):
     def give(self, values: object) -> None:
         """Put a block of values where they should go."""
         with self._giving:
-            self._sink(values)
+            self._sink.give(values)
 
     def flush(self) -> None:
         """Give what has been sampled so far."""

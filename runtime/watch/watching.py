@@ -375,8 +375,7 @@ class Watch(Closing):
 
         Columns of `steps` are called "standardscaler[0]" and so on.
         """
-        found = map(drift_of, self.windows())
-        return sorted(found, key=lambda each: each.score, reverse=True)
+        return sorted(map(drift_of, self.windows()), key=lambda each: each.score, reverse=True)
 
     def windows(self) -> list[Window]:
         """Counts of each column of the window; windows of several processes add up."""

@@ -26,33 +26,13 @@ from runtime.http.watch.logs import put_level
 from runtime.http.wire.interfaces import ModelState
 from runtime.workers.channel import RemoteError
 from runtime.workers.desired import NOTHING, Name, Version
-from runtime.workers.judging import FleetExperiments, Line
+from runtime.workers.judging import FleetExperiments, Member
 
 #: Time limit for a worker to load a plan that it tries, as for its import; one that hangs is ended.
 TRY_SECONDS = 600.0
-#: Time limit for a question: a worker that is changing a route itself may not answer before that.
-ASK_SECONDS = 5.0
 _LEVEL_SECONDS = 1.0
 #: A plan is rejected when this many workers have ended while trying it.
 _TRIES = 2
-
-
-class Member:
-    """A worker, and the last change sent to it."""
-
-    def __init__(self, number: int, line: Line) -> None:
-        self.number, self.line = number, line
-        self.serving = False
-        """True if it takes requests, or will before the next change reaches it."""
-        self.opened = False
-        """True if it has confirmed that it takes requests."""
-        self.last: Future[Any] | None = None
-        """The answer to the last change sent to it."""
-        self.late: Future[Any] | None = None
-        """The answer to what it counted that was not there in time."""
-
-    def __repr__(self) -> str:
-        return f"Member({self.number})"
 
 
 class Fleet(FleetExperiments):
@@ -165,13 +145,6 @@ class Fleet(FleetExperiments):
             body = {"generation": self.generation, "name": name, "wanted": wanted.to_json()}
             for member in self._members:
                 member.last = member.line.ask("change", body)
-
-    def _ask_a_worker(self, kind: str, body: object) -> None:
-        """Ask the first worker that takes requests and can answer, if there is one."""
-        for member in self.serving():
-            with suppress(ChannelClosed, Late):
-                member.line.ask(kind, body).result(ASK_SECONDS)
-                return
 
     def _try(self, name: str, version: str, wanted: Name) -> None:
         body = {"name": name, "version": version, "wanted": wanted.to_json()}

@@ -1,4 +1,4 @@
-"""Experiments of all workers together: the supervisor's part, which asks each what it has counted.
+"""Routes and experiments of all workers together: the supervisor's part, which asks each worker.
 
 A rollout is judged here, and its steps are changes of the route as any other. What is counted in
 workers is part of the state that they should have, so one that comes later counts, too.
@@ -10,43 +10,59 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 from flour.core.errors import FlourError
+from runtime.errors import ChannelClosed, Overtaken, UnknownEndpoint
 from runtime.rollout import REPORTERS, STEP_SECONDS, judged
 from runtime.routing.comparison import ComparisonCounts
+from runtime.routing.history import Histories, History
+from runtime.routing.route import Route
+from runtime.routing.written import EDITED, as_data, as_toml, from_toml
+from runtime.service.endpoint import Endpoint
 from runtime.service.following import Claim, Judged, Report, is_late
-from runtime.workers.desired import NOTHING
-from runtime.workers.routes import FleetRoutes
+from runtime.workers.channel import End
+from runtime.workers.desired import NOTHING, Name
 
 #: Time that workers have to tell what they counted. One that did not answer in time is not asked
 #: again before it does.
 TELL_SECONDS = 0.5
 #: The same for what they compared, which may be computed.
 COMPARE_SECONDS = 10.0
+#: Time limit for a question: a worker that is changing a route itself may not answer before that.
+ASK_SECONDS = 5.0
 
 
-class Line(Protocol):
-    """A channel to another process."""
+class Member:
+    """A worker, and the last change sent to it."""
 
-    def ask(self, kind: str, body: object = None) -> Future[Any]:
-        """Send a question; returns the future of its answer."""
+    def __init__(self, number: int, line: End) -> None:
+        self.number, self.line = number, line
+        self.serving = False
+        """True if it takes requests, or will before the next change reaches it."""
+        self.opened = False
+        """True if it has confirmed that it takes requests."""
+        self.last: Future[Any] | None = None
+        """The answer to the last change sent to it."""
+        self.late: Future[Any] | None = None
+        """The answer to what it counted that was not there in time."""
+
+    def __repr__(self) -> str:
+        return f"Member({self.number})"
 
 
-class Telling(Protocol):
-    """A worker that can be asked."""
+class FleetExperiments(Histories):
+    """The routes that all workers follow, and what a rollout needs: `runtime.rollout.owner.Owner`.
 
-    line: Line
-    late: Future[Any] | None
-
-
-class FleetExperiments(FleetRoutes):
-    """The part of an owner that a rollout needs: see `runtime.rollout.owner.Owner`."""
+    A worker that is asked for a change of a route works it out, and asks here before it counts.
+    Only one change follows on another: a worker that had not followed the last one yet is refused.
+    What is accepted is written to the folder, and then sent to every worker.
+    """
 
     _lock: AbstractContextManager[bool]
 
@@ -69,8 +85,20 @@ class FleetExperiments(FleetRoutes):
         """The rollouts of these endpoints."""
         return self
 
-    def serving(self) -> Sequence[Telling]:
+    # --- of the fleet ------------------------------------------------------------------------
+
+    def table(self) -> Mapping[str, Name]:
+        """The models as all workers should have them."""
+        raise NotImplementedError
+
+    def serving(self) -> Sequence[Member]:
         """The workers that take requests."""
+        raise NotImplementedError
+
+    def _named(self, name: str) -> Name:
+        raise NotImplementedError
+
+    def _change(self, name: str, change: Callable[[Name], Name]) -> None:
         raise NotImplementedError
 
     def settle(self, seconds: float) -> None:
@@ -92,13 +120,87 @@ class FleetExperiments(FleetRoutes):
 
     # --- routes ------------------------------------------------------------------------------
 
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Every endpoint with its versions."""
+        return tuple(
+            Endpoint(name, each.current, tuple(each.versions))
+            for name, each in self.table().items()
+            if each.versions
+        )
+
+    def mute(self, name: str, reason: str) -> None:
+        """Answer nothing under a name whose route cannot be read, unless it has one already."""
+        if name not in self._histories and self._named(name).muted != reason:
+            self._change(name, lambda now: replace(now, muted=reason))
+
+    def unmute(self, name: str) -> None:
+        """Let the version in service answer again, as there is no route to be read."""
+        if self._named(name).muted:
+            self._change(name, lambda now: replace(now, muted=""))
+
+    def check_there(self, name: str) -> None:
+        """Raise UnknownEndpoint unless there is an endpoint of this name."""
+        if self._named(name) is NOTHING:
+            raise UnknownEndpoint(f"nothing is registered as {name!r}"[:200])
+
+    def check_route(self, name: str, route: Route) -> None:
+        """Raise unless a route can be followed; only a worker knows columns for its conditions."""
+        self._check_versions(name, route)
+        for member in self.serving():  # the first one that can answer
+            with suppress(ChannelClosed, Late):
+                body = {"name": name, "route": as_data(route)}
+                member.line.ask("check", body).result(ASK_SECONDS)
+                return
+
+    def _check_versions(self, name: str, route: Route) -> None:
+        versions = self._named(name).versions
+        for address in route.addresses:
+            base, _, version = address.rpartition("@")
+            if base != name or version not in versions:
+                raise UnknownEndpoint(
+                    f"a route of {name!r} names a version that is not there",
+                    found=repr(address)[:200],
+                    hint="versions: " + ", ".join(list(versions)[-20:]),
+                )
+
+    def _apply(self, name: str, history: History, text: str = "") -> None:
+        text = text or as_toml(name, history)
+        self._histories[name] = history
+        self._change(name, lambda now: replace(now, route=text, muted=""))
+
+    def follow(self, name: str, text: str) -> None:
+        """Take over a change that a worker worked out from the history it has."""
+        with self._changing:
+            self.check_there(name)
+            history = from_toml(text, f"{name}/{EDITED}", self._clock())
+            known = self._histories.get(name, ())
+            follows = history[-1].number == (known[-1].number + 1 if known else 0)
+            if not follows or known[-1:] != history[-2:-1]:
+                raise Overtaken(
+                    "the route was changed elsewhere at the same time",
+                    where=name,
+                    hint="look at it, and ask again",
+                )
+            self._check_versions(name, history[-1].route)
+            if self.on_route is not None:
+                self.on_route(name, history)
+            self._apply(name, history, text)
+
+    def _check_unused(self, name: str, version: str) -> None:
+        """Raise InUse where the route of an endpoint that stays names this version."""
+        history, owner = self._histories.get(name), f"{name}@{version}"
+        if history is not None and len(self._named(name).versions) > 1:
+            history[-1].route.check_unused(owner)
+
     def champion(self, name: str) -> str:
         """The version in service, as "name@version"."""
         self.check_there(name)
         return f"{name}@{self._named(name).current}"
 
     def _forget(self, name: str) -> None:
-        super()._forget(name)
+        """The endpoint is gone, and its route with it."""
+        self._histories.pop(name, None)
         self._compared.pop(name, None)
         ended = self.rollouts.pop(name, None)
         if ended is not None:

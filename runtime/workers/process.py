@@ -230,15 +230,12 @@ class Worker:
     def _seen(self, state: ModelState) -> ModelState:
         return state if self._replica is None else self._replica.seen(state)
 
-    def _failed(self) -> dict[str, str]:
-        return {} if self._replica is None else self._replica.failed
-
     def _state(self) -> dict[str, Any]:
         generation = -1 if self._replica is None else self._replica.generation
         versions = () if self._runtime is None else self._runtime.endpoints.versions().values()
         return {
             "generation": generation,
-            "failed": dict(self._failed()),
+            "failed": {} if self._replica is None else dict(self._replica.failed),
             "compiling": Compiling.of(versions),
         }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -18,9 +17,11 @@ from functools import partial
 from typing import Any
 
 from flour.core.errors import FlourError
+from objectstore import system
 from runtime.errors import ChannelClosed
 from runtime.workers.channel import Channel
-from runtime.workers.fleet import Fleet, Member
+from runtime.workers.fleet import Fleet
+from runtime.workers.judging import Member
 
 #: Seconds between checks of a worker; without an answer it gets no connections; it is killed.
 BEAT_SECONDS, QUIET_SECONDS, HUNG_SECONDS = 1.0, 3.0, 30.0
@@ -237,9 +238,5 @@ class WorkerSlot:
 
 
 def _ended(code: int) -> str:
-    if code >= 0:
-        return f"it ended with code {code}"
-    try:
-        return f"it was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"it was ended by signal {-code}"
+    how = f"it was ended by {system.signal_name(-code)}"
+    return how if code < 0 else f"it ended with code {code}"

@@ -38,16 +38,6 @@ class Roster(msgspec.Struct):
     homes: int = 0
     """The number of the homes of models, see `Homes`; 0 where all replicas are alike."""
 
-    @classmethod
-    def of_json(cls, data: object) -> Roster:
-        """From plain data of a channel."""
-        return msgspec.convert(data, cls)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data of it, for a channel."""
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        return data
-
     def ready(self) -> list[MemberState]:
         """The replicas that answer."""
         return [each for each in self.replicas if each.state == "ready"]
@@ -59,15 +49,6 @@ class Homes(msgspec.Struct):
     number: int = 0
     models: dict[str, list[int]] = {}
     """The numbers of replicas by model; for one that is missing they are all the same."""
-
-    @classmethod
-    def of_json(cls, data: object) -> Homes:
-        """From plain data of a channel."""
-        return msgspec.convert(data, cls)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data of it, for a channel."""
-        return {"number": self.number, "models": self.models}
 
 
 class ReplicaAnswer(NamedTuple):

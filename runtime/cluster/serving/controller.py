@@ -18,6 +18,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from flour.core.errors import FlourError
 from runtime.cluster.serving.autoscaling import Autoscaler, ReplicaLoad
 from runtime.cluster.serving.bodies import Homes, MemberState, Roster
@@ -294,7 +296,7 @@ class Controller:
             seat.member, seat.load = ClusterMember(number, channel), ReplicaLoad()
             seat.generation = -1
             seat.become("spare", self._clock())
-            channel.ask("homes", self.placing.homes.to_json())
+            channel.ask("homes", msgspec.to_builtins(self.placing.homes))
             if body["running"]:  # it may have a lease: changes wait until it has followed
                 self.fleet.granted(number, seat.key, seat.member)
                 seat.member.serving = True
@@ -549,13 +551,13 @@ class Controller:
         number, front = self._members.number + 1, self.front.url
         homes = self.placing.homes.number
         self._members = made = Roster(number, states, self.fleet.generation, front, homes)
-        self._send("members", made.to_json())
+        self._send("members", msgspec.to_builtins(made))
         self._pool.submit(self._on_members, made)
 
     def _placed(self, homes: Homes) -> None:
         """Models have other homes: who asks for the members is told so, and finds them."""
         with self._lock:
-            self._send("homes", homes.to_json())
+            self._send("homes", msgspec.to_builtins(homes))
             self._tell(self._members.replicas)
 
     def _send(self, kind: str, body: object) -> None:

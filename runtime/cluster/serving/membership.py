@@ -22,7 +22,8 @@ from runtime.cluster.serving.state import ClusterState
 from runtime.errors import NotInStep
 from runtime.repository.object_storage import RemotePlans
 from runtime.workers.channel import Channel
-from runtime.workers.fleet import Fleet, Member
+from runtime.workers.fleet import Fleet
+from runtime.workers.judging import Member
 
 State = Literal["starting", "spare", "loading", "ready", "leaving", "lost"]
 _LOOK = 0.02

@@ -15,6 +15,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+import msgspec
 import ray
 
 from objectstore import Explained, system
@@ -152,7 +153,7 @@ class _ControllerActor:
         controller = self._running()
         index = controller.repository.index()
         return {
-            **controller.members().to_json(),
+            **msgspec.to_builtins(controller.members()),
             "wanted": controller.wanted,
             "controller": os.getpid(),
             "versions": [[each.name, each.version, each.state, each.reason] for each in index],
@@ -163,7 +164,7 @@ class _ControllerActor:
         if what not in _ASKED:
             raise ClusterError("a controller cannot do this", found=what)
         answer = getattr(self._running(), what)(*arguments)
-        return answer.to_json() if what == "wait_ready" else answer
+        return msgspec.to_builtins(answer) if what == "wait_ready" else answer
 
     def stop(self) -> None:
         """End all replicas, and HAProxy."""

@@ -17,6 +17,8 @@ from secrets import token_hex
 from tempfile import gettempdir
 from typing import Any
 
+import msgspec
+
 from flour.core.errors import FlourError
 from runtime.cluster.serving.autoscaling import ReplicaLoad
 from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Roster
@@ -139,10 +141,10 @@ class Replica(Worker):
 
     def _asked(self, kind: str, body: object) -> object:
         if kind == "members":
-            self._members = Roster.of_json(body)
+            self._members = msgspec.convert(body, Roster)
             return None
         if kind == "homes":
-            self._homes = Homes.of_json(body)
+            self._homes = msgspec.convert(body, Homes)
             return None
         return super()._asked(kind, body)
 

@@ -8,8 +8,6 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-import msgspec
-
 from flour.core.errors import FlourError
 from flour.data.batch import Batch
 from oven import Plan
@@ -23,7 +21,6 @@ from runtime.service.version import ModelVersion
 
 #: Time in which a minimal change is looked for.
 SECONDS = 1.0
-_request = msgspec.json.Decoder(CounterfactualRequest)
 
 
 class Attributions:
@@ -123,7 +120,7 @@ def _changed(
 
 async def counterfactual(service: HandlerContext, request: Request) -> Response:
     """The smallest change of a row that changes what a model answers."""
-    asked: CounterfactualRequest = body_of(request, _request)
+    asked = body_of(request, CounterfactualRequest)
     name, version = request.params["model"], request.params.get("version")
     route = None if version is not None else service.runtime.routes.routed(name)
     if route is not None and len(route.answering) > 1:

@@ -41,10 +41,6 @@ from runtime.service.version import ModelVersion
 Rows = Callable[[HandlerContext, Request], object]
 _NOTHING: Mapping[str, str] = {}
 
-_route = msgspec.json.Decoder(RouteBody)
-_promotion = msgspec.json.Decoder(PromoteRequest)
-_nothing = msgspec.json.Decoder(dict[str, Any])
-
 
 # --- requests that follow a route ----------------------------------------------------------------
 
@@ -177,7 +173,7 @@ async def compare(service: HandlerContext, request: Request) -> Response:
 
 def put_route(service: HandlerContext, request: Request) -> Answer:
     """Give an endpoint a route."""
-    body: RouteBody = asked_of(request, _route)
+    body = asked_of(request, RouteBody)
     name, data = request.params["model"], msgspec.to_builtins(body)
     given = {part: value for part, value in data.items() if value is not None}
     if name not in service.runtime.routes.muted:  # its file may wait to be deleted
@@ -194,14 +190,14 @@ def _put(runtime: Runtime, name: str, made: Route, who: str) -> Route:
 
 def promote(service: HandlerContext, request: Request) -> Answer:
     """Make a challenger the champion."""
-    asked: PromoteRequest = asked_of(request, _promotion)
+    asked = asked_of(request, PromoteRequest)
     change = partial(service.runtime.promote, request.params["model"], asked.version)
     return _change(service, request, change)
 
 
 def rollback(service: HandlerContext, request: Request) -> Answer:
     """Return to the route before the last change."""
-    asked_of(request, _nothing)
+    asked_of(request, dict[str, Any])
     return _change(service, request, partial(service.runtime.rollback, request.params["model"]))
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-import msgspec
-
 from runtime.http.codec.bodies import (
     ConfigTensor,
     Duration,
@@ -35,9 +33,6 @@ from runtime.http.wire.interfaces import ModelRepository, ModelState
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.problems import HttpError
 from runtime.service.stats import VersionStats
-
-_index_request = msgspec.json.Decoder(IndexRequest)
-_repository_request = msgspec.json.Decoder(RepositoryRequest)
 
 
 def _platform(front: ModelCodec) -> str:
@@ -129,7 +124,7 @@ def _repository(service: HandlerContext) -> ModelRepository:
 
 def index(service: HandlerContext, request: Request) -> Answer:
     """All models of the repository, loaded or not."""
-    wanted: IndexRequest = body_of(request, _index_request)
+    wanted = body_of(request, IndexRequest)
     return _index(service, may_ask(service, request), ready=wanted.ready)
 
 
@@ -170,7 +165,7 @@ def unload(service: HandlerContext, request: Request) -> Answer:
 def _repository_and_name(service: HandlerContext, request: Request) -> tuple[ModelRepository, str]:
     """The repository and the model's name; unknown fields of the body are refused."""
     repository = _repository(service)
-    check_parameters(body_of(request, _repository_request).parameters or {})
+    check_parameters(body_of(request, RepositoryRequest).parameters or {})
     return repository, request.params["model"]
 
 

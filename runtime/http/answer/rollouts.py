@@ -22,15 +22,10 @@ from runtime.http.guard.clients import asked_of, changed, sender
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Request, Response
 
-_request = msgspec.json.Decoder(RolloutRequest)
-_action = msgspec.json.Decoder(RolloutAction)
-_report = msgspec.json.Decoder(ReportRequest)
-_labels = msgspec.json.Decoder(LabelsRequest)
-
 
 async def begin(service: HandlerContext, request: Request) -> Response:
     """Begin a rollout."""
-    asked: RolloutRequest = asked_of(request, _request)
+    asked = asked_of(request, RolloutRequest)
     terms = {name: value for name, value in msgspec.to_builtins(asked).items() if value != []}
     terms["who"] = sender(service, request).name
     return changed(request, await _judged(service, request, "begin", terms=terms))
@@ -43,13 +38,13 @@ async def told(service: HandlerContext, request: Request) -> Response:
 
 async def act(service: HandlerContext, request: Request) -> Response:
     """Pause a rollout, go on with it, or end it."""
-    asked: RolloutAction = asked_of(request, _action)
+    asked = asked_of(request, RolloutAction)
     return changed(request, await _judged(service, request, asked.action, why=asked.why))
 
 
 async def report(service: HandlerContext, request: Request) -> Response:
     """Count values of a request by its id."""
-    asked: ReportRequest = body_of(request, _report)
+    asked = body_of(request, ReportRequest)
     name, values = request.params["model"], asked.values
     body = {"name": name, "request": asked.request, "values": values}
     return json(Reported(await service.peers.judge("report", body)))
@@ -59,7 +54,7 @@ async def labels(service: HandlerContext, request: Request) -> Response:
     """Note labels of answers by their ids."""
     from runtime.feedback import Feedback  # most servers have none
 
-    asked: LabelsRequest = body_of(request, _labels)
+    asked = body_of(request, LabelsRequest)
     name = service.runtime.endpoints.find(request.params["model"]).name
     feedback = service.runtime.routes.keeper(name, "feedback")
     if not isinstance(feedback, Feedback):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -11,6 +11,8 @@ from runtime.http.codec.array_pieces import LARGE
 from runtime.http.codec.codec_json import decoded
 from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.problems import HttpError
+
+T = TypeVar("T")
 
 
 class Error(Struct):
@@ -362,9 +364,9 @@ def json(value: object, status: int = 200, headers: tuple[tuple[str, str], ...] 
     return Response(msgspec.json.encode(value), status, headers=headers)
 
 
-def body_of(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """The body by a decoder; an empty body counts as an empty object."""
+def body_of(request: Request, kind: type[T]) -> T:
+    """The body as a value of this type; an empty body counts as an empty object."""
     if len(request.body) > LARGE:  # nobody else is answered while it is decoded
         found = f"{len(request.body)} bytes"
         raise HttpError(f"bodies of this path have up to {LARGE} bytes", 413, found=found)
-    return decoded(request.body or b"{}", decoder, decoder.type)
+    return cast("T", decoded(request.body or b"{}", msgspec.json.Decoder(kind), kind))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -14,6 +14,8 @@ from runtime.http.guard.guards import Sender, TokenFile
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.problems import HttpError
+
+T = TypeVar("T")
 
 
 def sender(service: HandlerContext, request: Request) -> Sender:
@@ -43,14 +45,14 @@ def _tokens(service: HandlerContext) -> TokenFile | None:
     return next((guard for guard in service.guards if isinstance(guard, TokenFile)), None)
 
 
-def asked_of(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:
+def asked_of(request: Request, kind: type[T]) -> T:
     """Arguments of a change: the body, or without one the query, as buttons have no JSON."""
     if (request.header("sec-fetch-site") or "") in {"cross-site", "same-site"}:
         raise HttpError("pages of other sites change nothing here", 403)
     if request.body or not request.query:
-        return body_of(request, decoder)
+        return body_of(request, kind)
     try:
-        return msgspec.convert(dict(parse_qsl(request.query)), decoder.type)
+        return msgspec.convert(dict(parse_qsl(request.query)), kind)
     except msgspec.ValidationError as problem:
         raise HttpError("the query does not fit", found=str(problem)[:200]) from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from html import escape
 from urllib.parse import parse_qs, quote
@@ -20,7 +20,7 @@ from runtime.graph.explained import explained
 from runtime.http.guard.clients import may_change
 from runtime.http.pages import page_html as html
 from runtime.http.pages.page_graphs import graph, graphs
-from runtime.http.pages.page_html import TableCell, duration, number, size
+from runtime.http.pages.page_html import Row, TableCell, duration, number, size
 from runtime.http.pages.page_routes import routes
 from runtime.http.routes import HandlerContext
 from runtime.http.snapshots import Distribution, Snapshot
@@ -118,8 +118,7 @@ async def _status(service: HandlerContext, wanted: str, refresh: int, *, changes
     snapshot = await service.metrics.everywhere() if service.metrics is not None else []
     rollouts = {each["endpoint"]: each for each in await known(service.peers)}
     drawn = partial(routes, service.runtime, rollouts, wanted, changes=changes)
-    made = partial(_page, service, snapshot, wanted, refresh, drawn)
-    body = await asyncio.to_thread(made)
+    body = await asyncio.to_thread(_page, service, snapshot, wanted, refresh, drawn)
     return Response(body, content_type=HTML, headers=_HEADERS)
 
 
@@ -206,21 +205,10 @@ def _facts(service: HandlerContext, figures: Figures) -> Iterator[tuple[str, str
     yield "dropped", number(figures.one("dropped_plans")), ""
 
 
-_COLUMNS = (
-    *(
-        TableCell("model", "name"),
-        TableCell("version"),
-        TableCell("pages", "short"),
-        TableCell("state", "short"),
-        TableCell("tier"),
-        TableCell("engine", "name"),
-    ),
-    *(
-        TableCell(name, "number")
-        for name in ("calls", "failed", "rows", "p50", "p90", "p99", "computing")
-    ),
-    *(TableCell("own", "number"), TableCell("shared", "number")),
-)
+_COLUMNS = {"model": "name", "version": "", "pages": "short", "state": "short"}
+_COLUMNS |= {"tier": "", "engine": "name"}
+_COLUMNS |= dict.fromkeys(("calls", "failed", "rows", "p50", "p90", "p99"), "number")
+_COLUMNS |= dict.fromkeys(("computing", "own", "shared"), "number")
 
 
 def _models(service: HandlerContext, figures: Figures, wanted: str) -> str:
@@ -239,7 +227,7 @@ def _models(service: HandlerContext, figures: Figures, wanted: str) -> str:
 
 def _model(
     each: VersionStats, figures: Figures, durations: dict[tuple[str, str], Distribution]
-) -> Sequence[TableCell]:
+) -> Row:
     labels = {"model": each.name, "version": each.version}
     times = durations.get((each.name, each.version), Distribution())
     state = TableCell("in service", "good") if each.in_service else TableCell("by version", "dim")
@@ -247,29 +235,19 @@ def _model(
         state = TableCell("dropped for memory", "wait")
     tier = TableCell(tier_text(each), "" if each.ready else "wait")
     engine = each.engine or ("inline" if each.inline_calls else "")
+    counts = ("calls_total", "call_failures_total", "rows_total")
     return (
-        *(TableCell(each.name), TableCell(each.version)),
-        *(TableCell("", "", _links(each.name, each.version)), state, tier),
-        TableCell(f"{engine}: {each.reason}" if each.reason else engine),
-        TableCell(number(figures.one("calls_total", **labels))),
-        TableCell(number(figures.one("call_failures_total", **labels))),
-        TableCell(number(figures.one("rows_total", **labels))),
-        *(TableCell(duration(times.quantile(share))) for share in (0.5, 0.9, 0.99)),
-        TableCell(duration(figures.one("compute_seconds_total", **labels))),
-        TableCell(size(figures.one("parameter_bytes", **labels, kind="own"))),
-        TableCell(size(figures.one("parameter_bytes", **labels, kind="shared"))),
+        *(each.name, each.version, TableCell("", "", _links(each.name, each.version)), state, tier),
+        f"{engine}: {each.reason}" if each.reason else engine,
+        *(number(figures.one(name, **labels)) for name in counts),
+        *(duration(times.quantile(share)) for share in (0.5, 0.9, 0.99)),
+        duration(figures.one("compute_seconds_total", **labels)),
+        *(size(figures.one("parameter_bytes", **labels, kind=of)) for of in ("own", "shared")),
     )
 
 
-_WATCHED = (
-    *(
-        TableCell("model", "name"),
-        TableCell("version"),
-        TableCell("column or detector", "name"),
-        TableCell("state"),
-    ),
-    *(TableCell(name, "number") for name in ("PSI", "±", "missing", "unseen", "rows")),
-)
+_WATCHED = {"model": "name", "version": "", "column or detector": "name", "state": ""}
+_WATCHED |= dict.fromkeys(("PSI", "±", "missing", "unseen", "rows"), "number")
 _MEANING = (
     "Columns against the reference; an alarm takes 500 rows, and a PSI above 0.2 and two of its "
     "errors, or values that the reference does not have."
@@ -281,14 +259,14 @@ def _streams(figures: Figures, wanted: str) -> str:
     names = "messages_total", "refused_total", "retries_total", "reconnects_total", "lag"
     rows = [
         (
-            *(TableCell(labels["model"]), TableCell(labels["source"])),
-            *(TableCell(number(figures.one(f"stream_{name}", **labels))) for name in names),
+            *(labels["model"], labels["source"]),
+            *(number(figures.one(f"stream_{name}", **labels)) for name in names),
         )
         for labels, _ in figures.samples("stream_messages_total")
         if wanted in labels["model"]
     ]
-    heads = [TableCell("model", "name"), TableCell("source", "name")]
-    heads += [TableCell(name.removesuffix("_total"), "number") for name in names]
+    heads = {"model": "name", "source": "name"}
+    heads |= {name.removesuffix("_total"): "number" for name in names}
     return html.section("Streams", html.table(heads, rows)) if rows else ""
 
 
@@ -301,25 +279,18 @@ def _watched(figures: Figures, wanted: str) -> str:
         if told[0] is None:
             state = TableCell("too few rows", "wait")
         shown = ("–" if each is None else f"{each:.3g}" for each in told[:-1])
-        cells = (
-            *_who(labels, "column"),
-            state,
-            *map(TableCell, shown),
-            TableCell(number(told[-1])),
-        )
+        cells: Row = *_who(labels, "column"), state, *shown, number(told[-1])
         found.append((-alarms, -(told[0] or 0.0), cells))
     for labels, alarms in figures.samples("watch_alarms_total"):
         if alarms:
             cells = (*_who(labels, ""), TableCell(f"{alarms:,.0f} alarms on scores", "bad"))
-            found.append((-1.0, -math.inf, (*cells, *(TableCell("") for _ in _FIGURES))))
+            found.append((-1.0, -math.inf, (*cells, *([""] * len(_FIGURES)))))
     for labels, rows in figures.samples("watch_dropped_rows_total"):
         if rows:
             cells = (*_who(labels, ""), TableCell("rows not looked at", "wait"))
-            found.append(
-                (0.0, -math.inf, (*cells, *map(TableCell, ("", "", "", "", number(rows)))))
-            )
+            found.append((0.0, -math.inf, (*cells, "", "", "", "", number(rows))))
     rows_of = [
-        each for *_, each in sorted(found, key=lambda one: one[:2]) if wanted in each[0].text
+        each for *_, each in sorted(found, key=lambda one: one[:2]) if wanted in str(each[0])
     ]
     if not rows_of:
         return ""
@@ -329,12 +300,8 @@ def _watched(figures: Figures, wanted: str) -> str:
 _FIGURES = ("psi", "psi_error", "missing", "unseen", "rows")
 
 
-def _who(labels: dict[str, str], part: str) -> tuple[TableCell, ...]:
-    return (
-        TableCell(labels["model"]),
-        TableCell(labels["version"]),
-        TableCell(labels.get(part, "scores")),
-    )
+def _who(labels: dict[str, str], part: str) -> tuple[str, ...]:
+    return labels["model"], labels["version"], labels.get(part, "scores")
 
 
 _LOOKS = {"READY": "good", "UNAVAILABLE": "bad"}
@@ -347,12 +314,7 @@ def _repository(service: HandlerContext) -> str:
     states = service.repository.index()
     # Models that are not ready come first.
     shown = sorted(states, key=lambda each: each.state == "READY")[:SHOWN]
-    columns = (
-        TableCell("model", "name"),
-        TableCell("version"),
-        TableCell("state"),
-        TableCell("reason"),
-    )
+    columns = {"model": "name", "version": "", "state": "", "reason": ""}
     note = (
         f"{len(states):,} versions"
         if len(shown) == len(states)
@@ -361,16 +323,12 @@ def _repository(service: HandlerContext) -> str:
     return html.section("Repository", html.table(columns, map(_state, shown)), note)
 
 
-def _state(each: ModelState) -> Sequence[TableCell]:
+def _state(each: ModelState) -> Row:
     look = _LOOKS.get(each.state, "wait")
     away = each.state != "READY" and not each.wanted
     state = f"{each.state} (on purpose)" if away else each.state
-    return (
-        TableCell(each.name or "the folder"),
-        TableCell(each.version),
-        TableCell(state, "dim" if away else look),
-        TableCell(each.reason),
-    )
+    shown = TableCell(state, "dim" if away else look)
+    return each.name or "the folder", each.version, shown, each.reason
 
 
 def _engines(service: HandlerContext) -> str:
@@ -378,31 +336,25 @@ def _engines(service: HandlerContext) -> str:
     stats = service.runtime.stats()
     sections = ""
     if stats.batch is not None:
-        names = ("lane", "executors", "idle", "queued calls", "queued rows", "queued work")
-        columns = [
-            TableCell(name, "number" if index else "name") for index, name in enumerate(names)
-        ]
+        names = ("executors", "idle", "queued calls", "queued rows", "queued work")
+        columns = {"lane": "name", **dict.fromkeys(names, "number")}
         rows = [
             (
-                TableCell("shared" if queues.key is None else str(queues.key)),
-                *(TableCell(number(count)) for count in (queues.executors, queues.idle)),
-                *(TableCell(number(count)) for count in (queues.queued_jobs, queues.queued_rows)),
-                TableCell(duration(queues.queued_seconds)),
+                "shared" if queues.key is None else str(queues.key),
+                *map(number, (queues.executors, queues.idle)),
+                *map(number, (queues.queued_jobs, queues.queued_rows)),
+                duration(queues.queued_seconds),
             )
             for queues in stats.batch.queues
         ]
         sections += html.section("Executors of this process", html.table(columns, rows))
     if stats.groups:
-        columns = [
-            TableCell("versions", "name"),
-            TableCell("mode"),
-            TableCell("hit rate", "number"),
-        ]
+        columns = {"versions": "name", "mode": "", "hit rate": "number"}
         groups = [
             (
-                TableCell(", ".join(each.members[:8]) + ", …" * (len(each.members) > 8)),
-                TableCell(each.mode),
-                TableCell(f"{each.hit_rate:.0%}"),
+                ", ".join(each.members[:8]) + ", …" * (len(each.members) > 8),
+                each.mode,
+                f"{each.hit_rate:.0%}",
             )
             for each in stats.groups
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from runtime.http.pages.page_html import TableCell, box, duration, number, paragraph, section, table
+from runtime.http.pages.page_html import Row, box, duration, number, paragraph, section, table
 from runtime.http.wire.loop_fairness import gently
 from runtime.runtime import Runtime
 
@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 #: Most graphs that are drawn; `explain` draws any.
 SHOWN = 50
-_COLUMNS = (
-    *(TableCell("step", "number"), TableCell("does", "name"), TableCell("after", "short")),
-    *(TableCell(name, "number") for name in ("calls", "rows", "a row", "a row of a block")),
-)
+_COLUMNS = {"step": "number", "does": "name", "after": "short"}
+_COLUMNS |= dict.fromkeys(("calls", "rows", "a row", "a row of a block"), "number")
 
 
 def graphs(runtime: Runtime, wanted: str) -> str:
@@ -51,13 +49,7 @@ def _model(model: ModelFacts) -> str:
     return box(title, paragraph(kinds or "nothing of its own", "dim"))
 
 
-def _step(step: Step) -> tuple[TableCell, ...]:
-    return (
-        *(
-            TableCell(str(step.number)),
-            TableCell(step.title),
-            TableCell(", ".join(map(str, step.after))),
-        ),
-        *(TableCell(number(step.calls)), TableCell(number(step.rows))),
-        *(TableCell(duration(seconds or None)) for seconds in (step.alone, step.each)),
-    )
+def _step(step: Step) -> Row:
+    times = (duration(seconds or None) for seconds in (step.alone, step.each))
+    after = ", ".join(map(str, step.after))
+    return str(step.number), step.title, after, number(step.calls), number(step.rows), *times

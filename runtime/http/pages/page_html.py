@@ -5,7 +5,7 @@ Everything that comes from models, files or clients is escaped where it is put i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -18,6 +18,10 @@ class TableCell(NamedTuple):
     """Classes of the style: number, name, short, good, bad, wait, dim."""
     links: tuple[tuple[str, str], ...] = ()
     """Links instead of the text: labels and targets."""
+
+
+#: The cells of a row; one that is nothing but its text is that.
+Row = Sequence[TableCell | str]
 
 
 def links(known: Iterable[tuple[str, str]]) -> str:
@@ -49,18 +53,16 @@ def footer(text: str) -> str:
     return f"<footer>{escape(text)}</footer>\n"
 
 
-def table(columns: Sequence[TableCell], rows: Iterable[Sequence[TableCell]]) -> str:
-    """A table; cells have the style of their heading, unless they have their own."""
-    head = "".join(f'<th class="{each.look}">{escape(each.text)}</th>' for each in columns)
-    lines = [
-        "<tr>" + "".join(map(_cell, row, (each.look for each in columns))) + "</tr>" for row in rows
-    ]
-    body = "\n".join(lines)
+def table(columns: Mapping[str, str], rows: Iterable[Row]) -> str:
+    """A table of headings with their styles; cells have these styles, beside their own."""
+    head = "".join(f'<th class="{look}">{escape(text)}</th>' for text, look in columns.items())
+    body = "\n".join(f"<tr>{''.join(map(_cell, row, columns.values()))}</tr>" for row in rows)
     inside = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>"
     return f'<div class="wide"><table>\n{inside}\n</table></div>\n'
 
 
-def _cell(cell: TableCell, usual: str) -> str:
+def _cell(cell: TableCell | str, usual: str) -> str:
+    cell = TableCell(cell) if isinstance(cell, str) else cell
     inside = " ".join(_link(*each) for each in cell.links) if cell.links else escape(cell.text)
     look = f"{usual} {cell.look}".strip()
     return f'<td class="{look}">{inside}</td>' if look else f"<td>{inside}</td>"

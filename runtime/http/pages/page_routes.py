@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from runtime.http.pages.page_html import TableCell, box, buttons, paragraph, section, table
+from runtime.http.pages.page_html import Row, box, buttons, paragraph, section, table
 from runtime.http.wire.loop_fairness import gently
 from runtime.rollout import OVER
 from runtime.routing import Change, Route
@@ -17,11 +17,7 @@ from runtime.runtime import Runtime
 
 #: Most routes and changes of each that are shown.
 SHOWN, CHANGES = 50, 20
-_COLUMNS = (
-    TableCell("change", "number"),
-    *(TableCell(name, "short") for name in ("when", "who", "what")),
-)
-
+_COLUMNS = {"change": "number", "when": "short", "who": "short", "what": "short", "route": "name"}
 
 _Rollouts = Mapping[str, Mapping[str, Any]]
 
@@ -45,7 +41,7 @@ def _route(runtime: Runtime, rollouts: _Rollouts, name: str, *, changes: bool) -
         body += paragraph(f"rollout: {where}")
     if changes:
         body += buttons(_buttons(name, history, running))
-    body += table((*_COLUMNS, TableCell("route", "name")), map(_change, newest))
+    body += table(_COLUMNS, map(_change, newest))
     return box(f"{name}: {history[-1].route.champion}", body)
 
 
@@ -67,17 +63,9 @@ def _buttons(
         yield "roll back", f"{model}/rollback"
 
 
-def _change(change: Change) -> tuple[TableCell, ...]:
+def _change(change: Change) -> Row:
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(change.when))
-    return (
-        *(
-            TableCell(str(change.number)),
-            TableCell(when),
-            TableCell(change.who),
-            TableCell(change.action),
-        ),
-        TableCell(_text(change.route)),
-    )
+    return str(change.number), when, change.who, change.action, _text(change.route)
 
 
 def _text(route: Route) -> str:

@@ -21,7 +21,6 @@ from runtime.http.wire.settings import LOG_LEVELS, ServerSettings
 _LOGGER = logging.getLogger("pretzel")
 #: Events of the folder and of workers.
 EVENTS = logging.getLogger("pretzel.serve")
-_level = msgspec.json.Decoder(LogLevel)
 
 
 class LogLines(logging.Formatter):
@@ -100,7 +99,7 @@ def level(service: HandlerContext, request: Request) -> Answer:
 
 async def set_level(service: HandlerContext, request: Request) -> Response:
     """Change the level of the log, in all processes, until they end."""
-    wanted: LogLevel = body_of(request, _level)
+    wanted = body_of(request, LogLevel)
     put_level(wanted.level)
     await service.peers.put_level(wanted.level)
     return json(wanted)

@@ -15,6 +15,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from runtime.cluster.serving.autoscaling import ReplicaLoad, Scale
 from runtime.cluster.serving.bodies import MemberState, Roster
 from runtime.cluster.serving.controller import Controller
@@ -71,7 +73,7 @@ class Actor:
             case "open":
                 return self.stage.pool.submit(self._open)
             case "members":
-                self.told = Roster.of_json(body)
+                self.told = msgspec.convert(body, Roster)
             case "stop":
                 self.stopped = True
                 self.link.close()

@@ -16,7 +16,8 @@ from runtime.errors import ChannelClosed, NotInStep, Rejected, UnknownEndpoint
 from runtime.http.wire.interfaces import ModelState
 from runtime.workers.channel import RemoteError
 from runtime.workers.desired import NOTHING, Version
-from runtime.workers.fleet import Fleet, Member
+from runtime.workers.fleet import Fleet
+from runtime.workers.judging import Member
 from runtime.workers.replica import ChangeFollower
 from tests.runtime.plans import offset_of
 from tests.runtime.repository.folders import save_plan
@@ -33,6 +34,9 @@ class Line:
         self.runtime, self.replica = runtime, ChangeFollower(runtime)
         self.deaf = self.dead = False
         self.asked: list[str] = []
+
+    def start(self, name: str) -> None:
+        """There is no process to talk to."""
 
     def ask(self, kind: str, body: Any = None) -> Future[Any]:
         self.asked.append(kind)
