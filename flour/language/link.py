@@ -252,9 +252,8 @@ class _Arguments:
 
     def _wrong(self, said: str) -> TypeMismatch:
         wanted = ", ".join(f"{name}: {kind}" for name, kind in self._inputs.items())
-        return TypeMismatch(
+        return TypeMismatch.here(
             f"model {self._label!r} {said}",
-            where=str(here()),
             found=f"its inputs are {wanted}"[:200],
             hint="a model is called on flows for its inputs, in their order or by name",
         )
