@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
-from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.native import FittedNumbers, expression, held, write
+from flour.core.native import FittedNumbers, held, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import Type, Vector
 from flour.core.words import Number, Numbers, Row, added, indexable, number, scratch, size
@@ -29,16 +29,9 @@ class Power(FloatElementwise):
 
     exponent: float
 
-    def compute(self, x: NDArray[Any]) -> Any:
-        return power(x, self.exponent)
-
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return expression(e, power, x, self.exponent)
-
-
-def power(x: Number, exponent: float) -> Number:
-    """A power of x."""
-    return x ** number(exponent, x.dtype)
+    @staticmethod
+    def function(x: Number, exponent: float) -> Number:
+        return x ** number(exponent, x.dtype)
 
 
 KERNELS = (
