@@ -57,7 +57,7 @@ def pairwise_kernel(
         return to.promoted(x, points)
     gamma = 1.0 / points.shape[1] if gamma is None else float(gamma)
     if metric in _PRODUCTS:
-        return _product(to.floats(x), points, metric, gamma, degree, coef0)
+        return product_kernel(to.floats(x), points, metric, gamma, degree, coef0)
     if metric == "rbf":
         return to.floats(x).squared_distances(points).multiply(-gamma).exp()
     if metric == "cosine":
@@ -75,7 +75,7 @@ def pairwise_kernel(
 _PRODUCTS = ("linear", "poly", "polynomial", "sigmoid")
 
 
-def _product(
+def product_kernel(
     x: Flow, points: NDArray[Any], metric: str, gamma: float, degree: float, coef0: float
 ) -> Flow:
     """A function of the dot product."""
