@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.check import expect, fitted, vector
+from flour.core.check import expect, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.native import FittedNumbers, held, write
@@ -97,8 +97,7 @@ class SolveLower(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE):
             raise ParameterError("a triangular matrix is square", found=str(shape))
 
     def infer(self, x: Type) -> Vector:
-        kind = vector(x, "solve_lower")
-        fitted(self.matrix.shape[0], kind, "solve_lower")
+        kind = vector(x, "solve_lower", self.matrix.shape[0])
         expect(kind.dtype == "float64", f"solve_lower computes in float64, got {kind}")
         return kind.having(sparse=False)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.check import expect, fitted, vector
+from flour.core.check import expect, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.native import held, write
@@ -38,8 +38,7 @@ class CouplePairs(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE):
             raise ParameterError("pairs are coupled for two classes or more")
 
     def infer(self, x: Type) -> Vector:
-        kind = vector(x, "couple_pairs")
-        fitted(self.classes * (self.classes - 1) // 2, kind, "couple_pairs")
+        kind = vector(x, "couple_pairs", self.classes * (self.classes - 1) // 2)
         expect(kind.dtype == "float64", f"couple_pairs computes in float64, got {kind}")
         return Vector(self.classes, "float64")
 
