@@ -333,8 +333,7 @@ class Slices:
         if self.ranked_as() == "float32":
             return float((_NARROW + _PART * -(-self.counts // PART)).sum())
         power = np.maximum(np.ceil(np.log2(self.counts + 1)), 4)
-        lone = 0.0 if self.held else _LONE
-        return float((_COLUMN + lone + _HALVING * (power - 4)).sum())
+        return float((_COLUMN + (0.0 if self.held else _LONE) + _HALVING * (power - 4)).sum())
 
     def ranked_as(self) -> str:
         """The float width in which transposed columns are ranked; empty if not transposed."""
