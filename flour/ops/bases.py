@@ -21,8 +21,8 @@ class Elementwise(Op, abstract=True, by_column=True):
     """One input, the same function on every element, parameters by column (or one for all).
 
     Subclasses give `compute` (numpy, over a dense array) and `element` (an expression), or one
-    `function` for both, of which `native` may be another form. It is given x and the parameters,
-    those by column as the number of the column, in the dtype of x.
+    `function` for both, of which `native` may be another form. In native code it is given x and
+    the parameters, those by column as the number of the column, in the dtype of x.
     A parameter of one element stands for all columns.
     """
 
@@ -55,11 +55,7 @@ class Elementwise(Op, abstract=True, by_column=True):
 
     def compute(self, x: NDArray[Any]) -> Any:
         """The function on an array whose last axis is the columns."""
-        given = (
-            value.array.reshape(-1).astype(x.dtype) if isinstance(value, Blob) else value
-            for value in self.fields().values()
-        )
-        return type(self).function(x, *given)
+        return type(self).function(x)
 
     def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
         if not (self.monotone or self.widest_at_ends):

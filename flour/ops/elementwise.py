@@ -132,6 +132,10 @@ class Clip(FloatElementwise, function=np.clip, monotone=True):
     low: Array
     high: Array
 
+    def compute(self, x: NDArray[Any]) -> Any:
+        low, high = (side.array.reshape(-1).astype(x.dtype) for side in (self.low, self.high))
+        return np.clip(x, low, high)
+
 
 class OneMinus(FloatElementwise, moves=True, widest_at_ends=True):
     """1 - x: the probability of the other class."""

@@ -48,6 +48,9 @@ def is_marker(x: Number, marker: float) -> Any:
 class IsMissing(Marked, result="bool", function=is_marker):
     """True if x is missing: is the marker."""
 
+    def compute(self, x: NDArray[Any]) -> Any:
+        return is_marker(x, self.marker)
+
 
 class Impute(Marked):
     """x, or its column's value where x is missing."""
@@ -55,6 +58,10 @@ class Impute(Marked):
     values: Array
 
     widest_at_ends = True  # of fitted values, none is near the end of a range
+
+    def compute(self, x: NDArray[Any]) -> Any:
+        values = self.values.array.reshape(-1).astype(x.dtype)
+        return type(self).function(x, self.marker, values)
 
     @staticmethod
     def function(x: Number, marker: float, value: Number) -> Number:

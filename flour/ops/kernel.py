@@ -29,6 +29,9 @@ class Power(FloatElementwise):
 
     exponent: float
 
+    def compute(self, x: NDArray[Any]) -> Any:
+        return type(self).function(x, self.exponent)
+
     @staticmethod
     def function(x: Number, exponent: float) -> Number:
         return x ** number(exponent, x.dtype)

@@ -31,6 +31,9 @@ class Binarize(Elementwise, takes_sparse=True, keeps_zero=True, cuts=True, monot
         expect(fine, "a sparse vector's zeros are not stored, so binarize needs threshold >= 0")
         return super().output(kind)
 
+    def compute(self, x: NDArray[Any]) -> Any:
+        return type(self).function(x, self.threshold)
+
     @staticmethod
     def function(x: Number, threshold: float) -> Number:
         limit = number(threshold, x.dtype if x.dtype in FLOATS else "float64")
