@@ -25,12 +25,14 @@ def expect(fine: object, what: str, hint: str | None = None) -> None:
         raise TypeMismatch(what, hint=hint)
 
 
-def vector(kind: Type, who: str) -> Vector:
-    """The type, which must be a numeric vector."""
+def vector(kind: Type, who: str, width: int | None = None) -> Vector:
+    """The type, which must be a numeric vector, as wide as the parameters if that is given."""
     if not isinstance(kind, Vector):
         raise TypeMismatch(f"{who} needs a vector, got {kind}", hint=_to_vector(kind))
     if kind.dtype == "string":
         raise TypeMismatch(f"{who} needs numbers, got {kind}", hint="encode the strings first")
+    if width is not None:
+        fitted(width, kind, who)
     return kind
 
 

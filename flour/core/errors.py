@@ -30,12 +30,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from math import inf
 from numbers import Integral, Real
+from typing import TYPE_CHECKING
 
+from flour.core.provenance import here
 from objectstore import Explained
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # Python 3.11 has it
 
 
 class FlourError(Explained):
     """Something is wrong with a program, or with what it was given."""
+
+    @classmethod
+    def here(cls, what: str, *, found: str | None = None, hint: str | None = None) -> Self:
+        """The error, at the line of the caller's program that is running."""
+        return cls(what, where=str(here()), found=found, hint=hint)
 
 
 class TypeMismatch(FlourError):

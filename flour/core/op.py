@@ -384,10 +384,6 @@ def _items(value: object) -> tuple[object, ...]:
 _number = lru_cache(256)(lambda digits: Blob.of(float.fromhex(digits)))
 
 
-def _arrays(values: Any) -> tuple[Blob, ...]:
-    return tuple(_array(value) for value in values)
-
-
 def _array(value: Any) -> Blob:
     if isinstance(value, Blob):
         return value
@@ -413,7 +409,7 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 _CANONICAL: dict[str, Callable[[Any], object]] = {
     "Array": _array,
-    "Arrays": _arrays,
+    "Arrays": lambda values: tuple(map(_array, values)),
     "Long": in_pieces,
     "Table": _table,
     "Tables": lambda tables: tuple(map(_table, tables)),

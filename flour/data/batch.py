@@ -162,7 +162,9 @@ class BatchReader:
         if type(data) is np.ndarray and self.vector:
             if data.ndim == 1 and data.dtype.names is None:
                 return _new(Batch, (_ROW, data, 1, True))
-            return self._array(data)
+            if data.ndim == 2:
+                return Batch(Form.ARRAYS, data, len(data), single=False)
+            return self._general(data)
         if type(data) is dict:
             return self._by_name(data)
         found = self._values(data) if self.vector else self._document(data)
@@ -183,12 +185,6 @@ class BatchReader:
             return self._general(first) if type(first) is dict else self.read(first)
         if self.by_column and data.keys() == self.columns and are_values(data.values()):
             return row_batch(data)
-        return self._general(data)
-
-    def _array(self, data: Any) -> Batch:
-        """An array that is no vector."""
-        if data.ndim == 2:
-            return Batch(Form.ARRAYS, data, len(data), single=False)
         return self._general(data)
 
     def _rows(self, data: Any) -> Batch | None:

@@ -54,11 +54,7 @@ def coerce(inputs: Mapping[str, Type], data: Data) -> tuple[dict[str, Columns], 
     """The program's input columns and the number of rows."""
     columns = {name: _column(part, inputs[name], path) for name, path, part in _split(inputs, data)}
     counts = {name: row_count(column) for name, column in columns.items()}
-    if len(set(counts.values())) > 1:
-        found = ", ".join(f"{name}: {count}" for name, count in counts.items())
-        raise NotRectangular(
-            "the inputs have different numbers of rows", where="$", found=found, hint=_RAGGED
-        )
+    _same_length(counts, "the inputs have different numbers of rows", "$")
     return columns, next(iter(counts.values()), 0)
 
 
@@ -301,7 +297,7 @@ def _vector(data: Data, kind: Vector, path: str) -> Columns:
             if isinstance(problem, WrongDtype):
                 problem.hint = "; or ".join(filter(None, (problem.hint, _SAMPLE)))
             raise
-        _same_length(parts, path)
+        _same_length({name: len(part) for name, part in parts.items()}, _LENGTHS, path)
         data = np.stack(list(parts.values()), axis=1) if parts else np.empty((0, 0))
     matrix = _rectangle(data, path, kind.dtype)
     if matrix.ndim == 1:
@@ -400,7 +396,7 @@ def _record(data: Data, kind: Record, path: str) -> dict[str, Columns]:
             plain = [n for n, sub in kind.fields if isinstance(sub, Scalar | Category | Text)]
             _check_form({n: columns[n] for n in plain if n in columns}, path)
             raise
-    _same_length(result, path)
+    _same_length({name: len(column) for name, column in result.items()}, _LENGTHS, path)
     return result
 
 
@@ -419,13 +415,13 @@ def _check_form(columns: Mapping[str, Any], path: str) -> None:
 _SINGLE = (str, bytes, int, float, np.generic)
 
 
-def _same_length(columns: Mapping[str, Columns], path: str) -> None:
-    lengths = {name: len(column) for name, column in columns.items()}
+def _same_length(lengths: Mapping[str, int], what: str, path: str) -> None:
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{name}: {count}" for name, count in lengths.items())
-        raise NotRectangular(
-            "the columns have different lengths", where=path, found=found, hint=_RAGGED
-        )
+        raise NotRectangular(what, where=path, found=found, hint=_RAGGED)
+
+
+_LENGTHS = "the columns have different lengths"
 
 
 def _by_position(data: Data, kind: Record, path: str) -> dict[str, Any]:
@@ -478,25 +474,17 @@ def _flat(data: Data, path: str) -> NDArray[Any]:
     except InputError:
         raise
     except ValueError as problem:
-        raise NotRectangular(
-            "expected one value per row",
-            where=path,
-            found="rows of different lengths",
-            hint=_ONE_EACH,
-        ) from problem
+        raise _not_flat(path, "rows of different lengths") from problem
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
     if column.ndim != 1:
-        raise NotRectangular(
-            "expected one value per row",
-            where=path,
-            found=f"{column.ndim} dimensions",
-            hint=_ONE_EACH,
-        )
+        raise _not_flat(path, f"{column.ndim} dimensions")
     return column
 
 
-_ONE_EACH = "a list, or an array of one dimension"
+def _not_flat(path: str, found: str) -> NotRectangular:
+    hint = "a list, or an array of one dimension"
+    return NotRectangular("expected one value per row", where=path, found=found, hint=hint)
 
 
 def _texts(data: Data, kind: Text, path: str) -> NDArray[Any]:

@@ -55,8 +55,8 @@ class Flow(Signs):
         made_from: tuple[Flow, ...] = (),
     ) -> None:
         if not outputs:
-            raise ParameterError(
-                "a program needs at least one output", where=str(here()), hint="outputs(label=...)"
+            raise ParameterError.here(
+                "a program needs at least one output", hint="outputs(label=...)"
             )
         self.outputs = dict(outputs)
         self.origin = origin
@@ -72,9 +72,8 @@ class Flow(Signs):
         """The node of a program with one output."""
         if len(self.outputs) == 1:
             return next(iter(self.outputs.values()))
-        raise TypeMismatch(
+        raise TypeMismatch.here(
             "this program has several outputs",
-            where=str(here()),
             found=", ".join(self.outputs),
             hint="pick one: flow['" + next(iter(self.outputs)) + "']",
         )
@@ -105,9 +104,8 @@ class Flow(Signs):
             if not isinstance(item.op, Source):
                 continue
             if found.setdefault(item.op.label, item.type) != item.type:
-                raise TypeMismatch(
+                raise TypeMismatch.here(
                     f"two inputs are called {item.op.label!r}",
-                    where=str(here()),
                     found=f"{found[item.op.label]} and {item.type}",
                     hint="give each input of a program a name of its own",
                 )
@@ -165,9 +163,8 @@ class Flow(Signs):
         classes = known if len(known) == width else []
         if name in classes:
             return self[classes.index(name)]
-        raise TypeMismatch(
+        raise TypeMismatch.here(
             f"there is no output {name!r}",
-            where=str(here()),
             found=", ".join(classes or self.outputs)[:200],
             hint=nearest(name, classes or self.outputs)
             or "outputs, and columns of a record, are picked by their name",
@@ -204,9 +201,8 @@ class Flow(Signs):
     def rounded(self, decimals: int) -> Flow:
         """This program with its floats rounded to `decimals` decimals, as numpy rounds them."""
         if decimals not in range(16):
-            raise ParameterError(
+            raise ParameterError.here(
                 "decimals are a whole number from 0 to 15",
-                where=str(here()),
                 found=repr(decimals)[:40],
             )
 
@@ -254,17 +250,15 @@ class Flow(Signs):
     ) -> tuple[Flow, Flow]:
         """The label and the scores of a linear classifier."""
         if not is_listed(classes):
-            raise ParameterError(
+            raise ParameterError.here(
                 "the classes are a list of labels",
-                where=str(here()),
                 found=repr(classes)[:60],
                 hint="classes=['no', 'yes']",
             )
         rows, offsets = rows_of(weights, bias)
         if len(classes) < 2 or len(rows) != (1 if len(classes) == 2 else len(classes)):
-            raise ParameterError(
+            raise ParameterError.here(
                 "two classes need one row of weights, more need one for each class",
-                where=str(here()),
                 found=f"{len(rows)} rows for {len(classes)} classes",
                 hint="weights of shape (1, columns), or (classes, columns)",
             )
@@ -313,9 +307,8 @@ class Flow(Signs):
         given = flows if x is None else {**dict.fromkeys(names, x), **flows}
         wrong = [name for name in given if name not in names]
         if wrong or not given or (x is not None and len(names) > 1):
-            raise ParameterError(
+            raise ParameterError.here(
                 "a program is put on a flow for its only input, or on one for each name",
-                where=str(here()),
                 found=f"inputs {', '.join(names)}; given {', '.join(given) or 'nothing'}",
                 hint=nearest(wrong[0], names) if wrong else f"program.on({names[0]}=flow)",
             )
@@ -364,9 +357,8 @@ def apply(op: Op, *inputs: Flow) -> Flow:
     """A program that applies the operator to the outputs of these programs."""
     for item in inputs:
         if not isinstance(item, Flow):
-            raise TypeMismatch(
+            raise TypeMismatch.here(
                 f"{op.name} applies to flows, not to {type(item).__name__}",
-                where=str(here()),
                 hint="for numbers run the program: flow.reference(data)",
             )
     try:
@@ -400,9 +392,8 @@ def outputs(**flows: Flow) -> Flow:
     """One program with several named outputs; what they share is computed once."""
     for name, flow in flows.items():
         if not isinstance(flow, Flow):
-            raise TypeMismatch(
+            raise TypeMismatch.here(
                 f"output {name!r} is no flow",
-                where=str(here()),
                 found=type(flow).__name__,
                 hint="outputs(label=one_flow, scores=another)",
             )
@@ -458,15 +449,13 @@ def pick(flow: Flow, key: Any) -> Flow:
             columns = np.arange(kind.width)[key]
             return flow.select(columns) if np.ndim(columns) else flow.element(int(columns))
     except (IndexError, TypeError, ValueError) as problem:
-        raise TypeMismatch(
+        raise TypeMismatch.here(
             f"there are no such columns in {kind}",
-            where=str(here()),
             found=f"{key!r}: {problem}"[:160],
             hint="columns count from 0: x[2], x[:, 2:5], x[:, [0, 3]]",
         ) from None
-    raise TypeMismatch(
+    raise TypeMismatch.here(
         f"only a vector or a record has columns to pick, got {kind}",
-        where=str(here()),
         found=repr(key)[:80],
         hint="a flow is the value of one row: rows are not picked in a program",
     )

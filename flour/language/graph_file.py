@@ -19,7 +19,7 @@ from flour.core.errors import DamagedProgram, ParameterError
 from flour.core.modules import load_operator
 from flour.core.node import Node, node
 from flour.core.op import Parameter, from_data, to_data
-from flour.core.provenance import Origin, here
+from flour.core.provenance import Origin
 from flour.language.flow import Flow, with_origins
 from objectstore import Archive, Blob, Strings
 from objectstore.archive import opened, write
@@ -41,9 +41,8 @@ def is_graph_file(path: str | Path) -> bool:
 def save_graph(graph: Flow, path: str | Path, *, durable: bool = True) -> None:
     """Write a graph as data; coroutines by the place where they can be imported."""
     if not Path(path).name.endswith(ENDING):
-        raise ParameterError(
+        raise ParameterError.here(
             f"a graph is saved in a file whose name ends in {ENDING}",
-            where=str(here()),
             found=str(path),
             hint=f"other names are read as the text of a {TEXT}, which is written by hand",
         )

@@ -25,7 +25,7 @@ from flour.core.provenance import here
 from flour.language.flow import Flow, outputs
 from flour.language.late import deferred, has_later, output_nodes
 from flour.language.signs import Operand
-from flour.language.sources import type_of
+from flour.language.sources import made_here, type_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,9 +78,8 @@ class GraphModel:
         given = [*flows, *named.values()]
         for flow in given:
             if not isinstance(flow, Flow):
-                raise TypeMismatch(
+                raise TypeMismatch.here(
                     "a model is called on flows",
-                    where=str(here()),
                     found=type(flow).__name__,
                     hint='flour.model("risk")(row["age", "city"], income=flow)',
                 )
@@ -88,7 +87,7 @@ class GraphModel:
         names, program = ("",) * len(flows) + tuple(named), self._program
         kept = () if program is None else tuple(program.outputs)
         inside = () if program is None else output_nodes(program)
-        op = _here(REGISTRY["ModelCall"], self.address if program is None else "", names, kept)
+        op = made_here(REGISTRY["ModelCall"], self.address if program is None else "", names, kept)
         made = node(op, [*(flow.node for flow in given), *inside])
         return Flow({"output": made}, here(), tuple(given))
 
@@ -102,7 +101,7 @@ def model(address: str) -> GraphModel:
     The graph follows "risk" when it switches to another version; "risk@3" stays what it is.
     """
     if not str(address).strip():
-        raise ParameterError("a model has a name", where=str(here()), hint='"risk", "risk@3"')
+        raise ParameterError.here("a model has a name", hint='"risk", "risk@3"')
     return GraphModel(address)
 
 
@@ -120,9 +119,8 @@ def plan(source: Flow | Planned) -> GraphModel:
     if program is None:
         program = getattr(getattr(source, "program", None), "optimised", None)
     if program is None:
-        raise ParameterError(
+        raise ParameterError.here(
             "a program or a plan can be part of a graph",
-            where=str(here()),
             found=repr(source)[:80],
             hint="the file of a plan is opened first: flour.plan(oven.load(path))",
         )
@@ -150,7 +148,7 @@ def first_match(branches: Sequence[tuple[Flow, Operand]], otherwise: Operand) ->
     pairs = [(condition, value) for condition, value in branches]
     values = [*(value for _, value in pairs), otherwise]
     if not pairs:
-        raise ParameterError("a choice needs at least one branch", where=str(here()))
+        raise ParameterError.here("a choice needs at least one branch")
     several = [value for value in values if isinstance(value, Flow) and len(value.outputs) > 1]
     if not several:
         return _choice([condition for condition, _ in pairs], values)
@@ -160,7 +158,7 @@ def first_match(branches: Sequence[tuple[Flow, Operand]], otherwise: Operand) ->
         if all(isinstance(value, Flow) and name in value.outputs for value in values)
     ]
     if not names:
-        raise TypeMismatch("the branches of a choice have no output in common", where=str(here()))
+        raise TypeMismatch.here("the branches of a choice have no output in common")
     conditions = [condition for condition, _ in pairs]
     made = {name: _choice(conditions, [v[name] for v in values]) for name in names}  # type: ignore[index]  # they are flows
     return outputs(**made)
@@ -199,9 +197,8 @@ def repeat(
     A step that takes a model is computed only for the rows that still go on.
     """
     if times < 1 or times > MOST_TIMES:
-        raise ParameterError(
+        raise ParameterError.here(
             "a loop is bounded by a count",
-            where=str(here()),
             found=f"times={times}",
             hint=f"from 1 to {MOST_TIMES}",
         )
@@ -219,9 +216,8 @@ def unchanged(before: Flow, after: Flow) -> Flow:
         (type(f.type), getattr(f.type, "width", 1), is_string(f.type)) for f in (before, after)
     ]
     if kinds[0] != kinds[1]:
-        raise TypeMismatch(
+        raise TypeMismatch.here(
             "a loop changes the type of its value",
-            where=str(here()),
             found=f"from {before.type} to {after.type}",
             hint="repeat(step, start): step gives what it is given, such as a vector of one width",
         )
@@ -238,9 +234,8 @@ class Ensemble:
         """The members, in an order that sums keep."""
         self._members = list(members)
         if not self._members or not all(isinstance(flow, Flow) for flow in self._members):
-            raise ParameterError(
+            raise ParameterError.here(
                 "an ensemble is a list of flows",
-                where=str(here()),
                 found=repr(members)[:80],
                 hint="call the models first: ensemble([one(row), another(row)])",
             )
@@ -261,9 +256,8 @@ class Ensemble:
             return outputs(label=shares.arg_max().take(classes), probabilities=shares)
         if "value" in shared:
             return outputs(value=ensemble([flow["value"] for flow in self._members]).mean())
-        raise TypeMismatch(
+        raise TypeMismatch.here(
             "only models with probabilities, or with a value, make one model",
-            where=str(here()),
             found=f"in common: {', '.join(sorted(shared)) or 'nothing'}",
         )
 
@@ -281,9 +275,8 @@ def ensemble(members: Sequence[Flow]) -> Ensemble:
 def weighted(members: Sequence[Flow], weights: Sequence[float]) -> Flow:
     """The weighted mean of flows, added up in their order."""
     if len(weights) != len(members) or not sum(weights):
-        raise ParameterError(
+        raise ParameterError.here(
             "an ensemble has a weight for each member, and they do not add up to zero",
-            where=str(here()),
             found=f"{len(members)} members, weights {list(weights)}"[:120],
         )
     models = [flow for flow in members if {"label", "probabilities"} <= {*flow.outputs}]
@@ -300,9 +293,8 @@ def _check_classes(labels: Sequence[Flow]) -> None:
     known = [sorted(_table(label)) for label in labels]
     for table in known:
         if table != known[0]:
-            raise TypeMismatch(
+            raise TypeMismatch.here(
                 "the models of an ensemble have the same classes",
-                where=str(here()),
                 found=f"{known[0]} and {table}"[:160],
                 hint="vote() goes by labels; or add up the columns that belong together",
             )
@@ -338,9 +330,8 @@ def _table(label: Flow) -> list[Any]:
         return list(op.table.to_list())  # type: ignore[attr-defined]  # the operator's field
     if op.name == "Take":
         return list(op.table.array.tolist())  # type: ignore[attr-defined]  # the operator's field
-    raise TypeMismatch(
+    raise TypeMismatch.here(
         "only classifiers vote",
-        where=str(here()),
         found=f"{label.type} from {op.name}",
         hint="for numbers: ensemble([...]).mean()",
     )
@@ -385,7 +376,7 @@ def fetch(  # noqa: PLR0913 (each has a default)
         otherwise = otherwise.tolist()
     plain = () if otherwise is None or spare else (otherwise,)
     load_operator("")
-    op = _here(
+    op: Any = made_here(
         REGISTRY["Fetch"],
         name or "_or_".join(getattr(each, "__name__", "fetch") for each in asked),
         *(functions[0] if len(functions) == 1 else functions, kind),
@@ -410,9 +401,8 @@ def _check_coroutine(call: Any, count: int) -> None:
     # `_is_coroutine` is how Cython marks coroutine functions.
     marked = any(getattr(f, "_is_coroutine", False) for f in tells)
     if not marked and not any(map(inspect.iscoroutinefunction, tells)):
-        raise ParameterError(
+        raise ParameterError.here(
             "a fetch calls a coroutine function",
-            where=str(here()),
             found=f"{called(call)}, which is not written with async def",
             hint="async def load(x): return await asyncio.to_thread(read, x)",
         )
@@ -423,18 +413,8 @@ def _check_coroutine(call: Any, count: int) -> None:
     try:
         signature.bind(*range(count))
     except TypeError as problem:
-        raise ParameterError(
+        raise ParameterError.here(
             "a fetch calls its coroutine with what it reads",
-            where=str(here()),
             found=f"{called(call)}{signature} and {count} values: {problem}"[:200],
             hint="flour.fetch(load, row['a'], row['b'], ...) calls load(a, b)",
         ) from None
-
-
-def _here(kind: type[Any], *fields: object) -> Any:
-    """An operator of these fields; a mistake in them is the caller's."""
-    try:
-        return kind(*fields)
-    except (ParameterError, TypeMismatch) as problem:
-        problem.where = problem.where or str(here())
-        raise

@@ -60,9 +60,8 @@ def _encoded(value: object, flows: list[Flow], arrays: list[Any]) -> object:  # 
             return ("value", value.item())
         case None | bool() | int() | float() | str():
             return ("value", value)
-    raise ParameterError(
+    raise ParameterError.here(
         "this cannot be part of a graph",
-        where=str(here()),
         found=repr(value)[:80],
         hint="a graph is data: flows, numbers, strings, lists, arrays of numbers",
     )
@@ -134,9 +133,8 @@ def _recording(word: str) -> Callable[..., Flow]:
 
 def _refusing(word: str) -> Callable[..., Any]:
     def call(self: Flow, *_: object, **__: object) -> Any:
-        raise TypeMismatch(
+        raise TypeMismatch.here(
             f"a graph has no {word} before the models that it names are put in",
-            where=str(here()),
             found=", ".join(addresses(self)),
             hint="register it: runtime.register(name, graph)",
         )

@@ -236,8 +236,10 @@ class _Arguments:
         """The flow as this input's type: whole numbers as floats, records by their columns."""
         own = flow.type
         if own == kind or not isinstance(own, Scalar | Vector) or own.dtype == "string":
-            self._check(own, kind, name)
-            return flow
+            texts = _is_text(own) and _is_text(kind)
+            if texts or type(own) is type(kind):
+                return flow
+            raise self._wrong(f"reads {kind}{_as(name)}, and was given {own}")
         wanted = getattr(kind, "dtype", "")
         if type(own) is not type(kind) or wanted == "string":
             raise self._wrong(f"reads {kind}{_as(name)}, and was given {own}")
@@ -245,16 +247,10 @@ class _Arguments:
             return flow.cast(wanted)
         return flow
 
-    def _check(self, own: Type, kind: Type, name: str) -> None:
-        texts = {_is_text(own), _is_text(kind)} == {True}
-        if own != kind and not texts and type(own) is not type(kind):
-            raise self._wrong(f"reads {kind}{_as(name)}, and was given {own}")
-
     def _wrong(self, said: str) -> TypeMismatch:
         wanted = ", ".join(f"{name}: {kind}" for name, kind in self._inputs.items())
-        return TypeMismatch(
+        return TypeMismatch.here(
             f"model {self._label!r} {said}",
-            where=str(here()),
             found=f"its inputs are {wanted}"[:200],
             hint="a model is called on flows for its inputs, in their order or by name",
         )

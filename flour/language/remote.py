@@ -15,7 +15,6 @@ import numpy as np
 
 from flour.core.errors import ParameterError
 from flour.core.http1 import asked
-from flour.core.provenance import here
 from flour.core.request_ids import CURRENT, HEADER
 from flour.language.flow import Flow
 from flour.language.graphs import fetch
@@ -31,9 +30,8 @@ def call(url: str, *, inputs: Mapping[str, Flow], output: str, gives: Any, **pol
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or not inputs:
-        raise ParameterError(
+        raise ParameterError.here(
             "a call needs the address of a model, and inputs",
-            where=str(here()),
             found=repr(url)[:120],
             hint='flour.call("http://host:8000/v2/models/fraud", inputs={"x": flow}, ...)',
         )

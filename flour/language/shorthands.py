@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from flour.core.check import holds_text
 from flour.core.errors import ParameterError, TypeMismatch
-from flour.core.provenance import here
 from flour.core.types import Text, Type, Vector
 from flour.language.fluent import Fluent
 
@@ -52,9 +51,8 @@ class Shorthands(Fluent):
         """The number of columns that a mean is over."""
         width = getattr(self.type, "width", 0)
         if width <= ddof:
-            raise TypeMismatch(
+            raise TypeMismatch.here(
                 f"there is no mean of {self.type}",
-                where=str(here()),
                 found=f"{width} columns, ddof {ddof}" if ddof else f"{width} columns",
                 hint="a mean is over the columns of a vector: flour.concat(a, b).mean()",
             )
@@ -110,9 +108,8 @@ class Shorthands(Fluent):
         """True if x is one of these values, column by column; NaN and missing strings never are."""
         fine = is_listed(values)
         if not fine or any(isinstance(each, str) != holds_text(self.type) for each in values):
-            raise ParameterError(
+            raise ParameterError.here(
                 f"values of {self.type} are compared with a list of such values",
-                where=str(here()),
                 found=repr(values)[:80],
                 hint="city.isin(['Oslo', 'Rome']), age.isin([18, 65])",
             )
@@ -146,9 +143,8 @@ def _runs(kind: object, categories: Sequence[Any]) -> list[Sequence[Any]]:
 
 
 def _unlisted(found: object) -> ParameterError:
-    return ParameterError(
+    return ParameterError.here(
         "a column's categories, or its edges, are a list of values",
-        where=str(here()),
         found=repr(found)[:60],
         hint="['red', 'green'] for one value a row, a list of lists for a vector",
     )

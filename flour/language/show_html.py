@@ -7,7 +7,6 @@ from html import escape
 
 from flour.core.errors import ParameterError
 from flour.core.node import Node
-from flour.core.provenance import here
 from flour.language.flow import Flow
 from flour.language.show import ShownValue, lines, mermaid, text
 
@@ -145,7 +144,7 @@ def show(flow: Flow, form: str = "text") -> str:
         return page(flow)
     if form not in ("text", "mermaid"):
         hint = "text, mermaid or html"
-        raise ParameterError(
-            f"a program is not shown as {form!r}", where=str(here()), found=repr(form), hint=hint
+        raise ParameterError.here(
+            f"a program is not shown as {form!r}", found=repr(form), hint=hint
         )
     return text(flow) if form == "text" else mermaid(flow)

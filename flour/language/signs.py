@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from flour.core.check import holds_text
 from flour.core.errors import ParameterError, TypeMismatch
-from flour.core.provenance import here
 from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.language.shorthands import Shorthands
 
@@ -138,7 +137,7 @@ class Signs(Shorthands):
         )
 
     def _not_yet(self, what: str, hint: str) -> TypeMismatch:
-        return TypeMismatch(what, where=str(here()), found=repr(self), hint=hint)
+        return TypeMismatch.here(what, found=repr(self), hint=hint)
 
     # --- both sides in one form ------------------------------------------------------------------
 
@@ -171,9 +170,8 @@ class Signs(Shorthands):
                 raise TypeError(f"{type(value).__name__} is no number")
             return array
         except (OverflowError, TypeError, ValueError) as problem:
-            raise ParameterError(
+            raise ParameterError.here(
                 f"a flow of {self.type} cannot meet this",
-                where=str(here()),
                 found=f"{value!r}: {problem}"[:120],
                 hint="use a flow, a number or an array of numbers; strings meet only strings",
             ) from None

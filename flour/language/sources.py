@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from flour.core.errors import FlourError, ParameterError
 from flour.core.provenance import here
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 from flour.language.flow import Flow, source
 
+R = TypeVar("R")
 
-def _typed(make: Callable[..., Type], *facts: object) -> Type:
-    """The type with these facts; a mistake in them is the caller's."""
+
+def made_here(make: Callable[..., R], *facts: object) -> R:
+    """A type, or an operator, with these facts; a mistake in them is the caller's."""
     try:
         return make(*facts)
     except FlourError as problem:
@@ -22,22 +24,22 @@ def _typed(make: Callable[..., Type], *facts: object) -> Type:
 
 def vector(name: str, width: int, dtype: str = "float64", *, sparse: bool = False) -> Flow:
     """An input of `width` columns of one dtype."""
-    return source(name, _typed(Vector, width, dtype, sparse))
+    return source(name, made_here(Vector, width, dtype, sparse))
 
 
 def scalar(name: str, dtype: str = "float64") -> Flow:
     """An input of one number (or string) per row."""
-    return source(name, _typed(Scalar, dtype))
+    return source(name, made_here(Scalar, dtype))
 
 
 def category(name: str, dtype: str = "string") -> Flow:
     """An input of one value out of an open set per row."""
-    return source(name, _typed(Category, dtype))
+    return source(name, made_here(Category, dtype))
 
 
 def text(name: str = "text", encoding: str = "", errors: str = "strict") -> Flow:
     """An input of one document per row: str, and also bytes if an encoding is named."""
-    return source(name, _typed(Text, encoding, errors))
+    return source(name, made_here(Text, encoding, errors))
 
 
 def tokens(name: str = "tokens") -> Flow:
@@ -47,7 +49,7 @@ def tokens(name: str = "tokens") -> Flow:
 
 def pairs(name: str = "pairs", separator: str = "=", *, lenient: bool = False) -> Flow:
     """An input of one dict of any names per row, to numbers or strings."""
-    return source(name, _typed(Pairs, separator, lenient))
+    return source(name, made_here(Pairs, separator, lenient))
 
 
 def record(name: Any = "row", fields: Mapping[str, Any] | None = None, /, **columns: Any) -> Flow:
@@ -87,9 +89,8 @@ def _columns(fields: object) -> tuple[tuple[str, Type], ...]:
     pairs = tuple(fields.items()) if isinstance(fields, Mapping) else ()
     fine = all(isinstance(label, str) and isinstance(kind, Type) for label, kind in pairs)
     if not pairs or not fine:
-        raise ParameterError(
+        raise ParameterError.here(
             "columns are given as a dict from names to types",
-            where=str(here()),
             found=repr(fields)[:60],
             hint="{'age': flour.Scalar(), 'city': flour.Category()}",
         )
@@ -100,5 +101,5 @@ def concat(*flows: Flow) -> Flow:
     """The flows side by side, as one vector."""
     if not flows:
         hint = "flour.concat(one, another)"
-        raise ParameterError("concat needs at least one flow", where=str(here()), hint=hint)
+        raise ParameterError.here("concat needs at least one flow", hint=hint)
     return flows[0].concat(*flows[1:])

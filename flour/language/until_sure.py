@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from flour.core.errors import FlourError, ParameterError
 from flour.core.node import Node, categories_of, made_of, node, rebuild, topological
 from flour.core.op import Op, ours
-from flour.core.provenance import here
 from flour.core.raw_columns import NO_COLUMN, SEVERAL
 from flour.core.reference import evaluate
 from flour.core.source import Source
@@ -49,9 +48,8 @@ def until_sure(label: Flow, *fetches: Flow) -> Flow:
     order = [flow.node for flow in fetches] or inside
     stages = [decision.without(order[number:]) for number in range(len(order))]
     if not any(stages) or not set(order) <= set(inside):
-        raise ParameterError(
+        raise ParameterError.here(
             "no class is sure before these are fetched: the scores have no bounds without them",
-            where=str(here()),
             found=", ".join(item.op.remark() or item.op.name for item in order) or "no fetch",
             hint="a linear model needs fetch(..., within=(0, 100)), and columns no step mixes",
         )
@@ -81,9 +79,8 @@ class _SureLabel:
         mixed = any(i.op.mixes_rows() and i.op.name != "Fetch" for i in label.nodes())
         if len(label.outputs) != 1 or not fine or mixed:
             found = (f"{name}: {i.type} from {i.op.name}" for name, i in label.outputs.items())
-            raise ParameterError(
+            raise ParameterError.here(
                 "only a class, by trees or a linear model, is sure before all is fetched",
-                where=str(here()),
                 found=", ".join(found)[:160],
                 hint='until_sure(model(...)["label"]); probabilities and values need all columns',
             )

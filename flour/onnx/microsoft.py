@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from flour.core.types import FLOATS
-from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import matrix
 from flour.onnx.registry import NodeUse, onnx_op
@@ -24,14 +21,10 @@ def _cdist(call: NodeUse) -> Tensor:
     x, points = matrix(call), call.constant(1, "the points")
     if points.ndim != 2 or points.shape[1] != x.width or not len(points):
         raise NotNative(f"points of shape {points.shape} for {x.width} features")
-    distances = [_distances(row, points, root=metric == "euclidean") for row in x.rows]
+    distances = [row.squared_distances(points) for row in x.rows]
+    if metric == "euclidean":
+        distances = [squared.sqrt() for squared in distances]
     return x.table(distances, len(points))
-
-
-def _distances(x: Flow, points: Any, *, root: bool) -> Flow:
-    """|x|^2 - 2 x.y + |y|^2, never below zero; added up in float64."""
-    squared = x.squared_distances(points)
-    return squared.sqrt() if root else squared
 
 
 @onnx_op("MurmurHash3", domain=MICROSOFT)

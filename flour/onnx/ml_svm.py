@@ -28,7 +28,7 @@ from flour.onnx.ml_common import (
 from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.ops.link import FirstLargest, Logistic
-from flour.ops.svm import most_votes
+from flour.ops.svm import most_votes, pair_weights
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
@@ -121,7 +121,10 @@ def _pairs(call: NodeUse, labels: Classes, sizes: tuple[int, ...]) -> tuple[Tens
     pairs = list(combinations(range(count), 2))
     if len(sizes) != count:
         raise NotNative("vectors_per_class has not one entry for each class")
-    weights, rho = _pair_weights(call, sizes, pairs), narrow(call.attribute("rho"))
+    coefficients, rho = (narrow(call.attribute(name)) for name in ("coefficients", "rho"))
+    if coefficients.size != (count - 1) * sum(sizes):
+        raise NotNative(f"{coefficients.size} coefficients for {sum(sizes)} support vectors")
+    weights = pair_weights(coefficients.reshape(count - 1, sum(sizes)), sizes)
     if rho.size < len(pairs):
         raise NotNative(f"{rho.size} offsets for {len(pairs)} pairs of classes")
     points = _points(call, sum(sizes), x.width)
@@ -129,20 +132,6 @@ def _pairs(call: NodeUse, labels: Classes, sizes: tuple[int, ...]) -> tuple[Tens
     best = [labels.take(most_votes(each, count)) for each in sums]
     scores = [_scores(call, each, pairs, count) for each in sums]
     return x.column(best), x.table(scores, scores[0].type.width)  # type: ignore[union-attr]
-
-
-def _pair_weights(call: NodeUse, sizes: tuple[int, ...], pairs: list[tuple[int, int]]) -> Any:
-    """For each pair, the weight of every support vector: only those of its classes have one."""
-    ends = np.cumsum([0, *sizes])
-    coefficients = narrow(call.attribute("coefficients"))
-    if coefficients.size != (len(sizes) - 1) * ends[-1]:
-        raise NotNative(f"{coefficients.size} coefficients for {ends[-1]} support vectors")
-    table = coefficients.reshape(len(sizes) - 1, ends[-1])
-    weights = np.zeros((len(pairs), ends[-1]), np.float32)
-    for row, (i, j) in zip(weights, pairs, strict=True):
-        row[ends[i] : ends[i + 1]] = table[j - 1, ends[i] : ends[i + 1]]
-        row[ends[j] : ends[j + 1]] = table[i, ends[j] : ends[j + 1]]
-    return weights
 
 
 def _scores(call: NodeUse, sums: Flow, pairs: list[tuple[int, int]], count: int) -> Flow:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, compress, pairwise
 from typing import Any
@@ -172,15 +172,10 @@ def _phrases(item: Words, pool: NgramPool, letters: Flow | None) -> Flow:
     if letters is not None and all(len(str(letter)) == 1 for gram in grams for letter in gram):
         runs = ["".join(map(str, gram)) for gram in grams]
         return LetterNgrams(runs, pool.low, pool.high)(letters)
-    vocabulary = [" ".join(map(str, gram)) for gram in grams] if pool.high > 1 else _alone(grams)
+    vocabulary = [" ".join(map(str, gram)) for gram in grams]
     if len(set(vocabulary)) != len(vocabulary):
         raise NotNative("phrases that read the same")
     return item.flow.word_ngrams(vocabulary, pool.low, pool.high, "float32")
-
-
-def _alone(grams: Sequence[tuple[Any, ...]]) -> list[str]:
-    """Phrases of one word."""
-    return [str(word) for (word,) in grams]
 
 
 def _weighted(call: NodeUse, counts: Flow, pool: NgramPool) -> Flow:

@@ -21,7 +21,8 @@ class Elementwise(Op, abstract=True, by_column=True):
     """One input, the same function on every element, parameters by column (or one for all).
 
     Subclasses give `compute` (numpy, over a dense array) and `element` (an expression), or one
-    `function` for both, of which `native` may be another form.
+    `function` for both, of which `native` may be another form. In native code it is given x and
+    the parameters, those by column as the number of the column, in the dtype of x.
     A parameter of one element stands for all columns.
     """
 
@@ -76,7 +77,11 @@ class Elementwise(Op, abstract=True, by_column=True):
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         """The function as an expression; `j` is the column number."""
-        return expression(e, type(self).native or type(self).function, x)
+        given = (
+            ScalarValue(e.at(value, j, x.dtype), x.dtype) if isinstance(value, Blob) else value
+            for value in self.fields().values()
+        )
+        return expression(e, type(self).native or type(self).function, x, *given)
 
     def reference(self, x: Columns) -> Columns:
         if isinstance(x, Sparse):

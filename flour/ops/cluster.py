@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core import words
-from flour.core.check import expect, fitted, vector
+from flour.core.check import expect, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.native import FittedNumbers, write
@@ -38,8 +38,7 @@ class Descend(Op, arity=Arity.AGGREGATE):
                 raise ParameterError("the children of a node are leaves or come after it")
 
     def infer(self, x: Type) -> Scalar:
-        kind = vector(x, "descend")
-        fitted(len(self.left), kind, "descend")
+        kind = vector(x, "descend", len(self.left))
         expect(kind.dtype != "bool", "descend compares numbers with zero")
         return Scalar("int64")
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from flour.core import native
-from flour.core.check import fitted, vector
+from flour.core.check import vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op
@@ -33,8 +33,7 @@ class Bins(Op, cuts=True, monotone=True, by_column=True):
             raise ParameterError("the edges of a column ascend")
 
     def infer(self, x: Type) -> Vector:
-        kind = vector(x, "bins")
-        fitted(len(self.starts) - 1, kind, "bins")
+        kind = vector(x, "bins", len(self.starts) - 1)
         return Vector(kind.width, "int64")
 
     def reference(self, x: Columns) -> Columns:

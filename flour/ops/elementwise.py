@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy import clip
 from numpy.typing import NDArray
 
 from flour.core import words
@@ -127,7 +126,7 @@ class Divide(Arithmetic, widest_at_ends=True, keeps_zero=True, takes_sparse=True
         return x / fitted
 
 
-class Clip(FloatElementwise, monotone=True):
+class Clip(FloatElementwise, function=np.clip, monotone=True):
     """x limited to [low, high], column by column; NaN stays NaN."""
 
     low: Array
@@ -136,15 +135,6 @@ class Clip(FloatElementwise, monotone=True):
     def compute(self, x: NDArray[Any]) -> Any:
         low, high = (side.array.reshape(-1).astype(x.dtype) for side in (self.low, self.high))
         return np.clip(x, low, high)
-
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        low, high = FittedNumbers(self.low, x.dtype), FittedNumbers(self.high, x.dtype)
-        return expression(e, clipped, x, Code(j), low, high)
-
-
-def clipped(x: Number, j: int, low: Any, high: Any) -> Number:
-    """x limited to the bounds of its column."""
-    return clip(x, low[j], high[j])
 
 
 class OneMinus(FloatElementwise, moves=True, widest_at_ends=True):

@@ -77,8 +77,7 @@ class Choose(Op, method=""):
     """
 
     def infer(self, *inputs: Type) -> Type:
-        values = _choices(inputs)
-        kinds = [numeric(kind, "a choice") for kind in values]
+        kinds = [numeric(kind, "a choice") for kind in _choices(inputs)]
         widths = {getattr(kind, "width", 0) for kind in kinds}
         expect(len(widths) == 1, "all values of a choice have one width")
         dtype, width = promote(*(kind.dtype for kind in kinds)), widths.pop()

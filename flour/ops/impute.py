@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from flour.core import native
 from flour.core.check import expect, fitted
-from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op, Table
 from flour.core.types import FLOATS, Scalar, Type, Vector
@@ -45,14 +45,11 @@ def is_marker(x: Number, marker: float) -> Any:
     return x == number(marker, x.dtype if x.dtype in FLOATS else "float64")
 
 
-class IsMissing(Marked, result="bool"):
+class IsMissing(Marked, result="bool", function=is_marker):
     """True if x is missing: is the marker."""
 
     def compute(self, x: NDArray[Any]) -> Any:
         return is_marker(x, self.marker)
-
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return native.expression(e, is_marker, x, self.marker)
 
 
 class Impute(Marked):
@@ -63,16 +60,12 @@ class Impute(Marked):
     widest_at_ends = True  # of fitted values, none is near the end of a range
 
     def compute(self, x: NDArray[Any]) -> Any:
-        return imputed(x, self.values.array.reshape(-1).astype(x.dtype), self.marker)
+        values = self.values.array.reshape(-1).astype(x.dtype)
+        return type(self).function(x, self.marker, values)
 
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        value = ScalarValue(e.at(self.values, j, x.dtype), x.dtype)
-        return native.expression(e, imputed, x, value, self.marker)
-
-
-def imputed(x: Number, value: Number, marker: float) -> Number:
-    """x, or the value where x is the marker."""
-    return where(is_marker(x, marker), value, x)
+    @staticmethod
+    def function(x: Number, marker: float, value: Number) -> Number:
+        return where(is_marker(x, marker), value, x)
 
 
 # --- strings --------------------------------------------------------------------------------------

@@ -40,8 +40,7 @@ class ImputeNearest(Op):
             raise ParameterError("impute_nearest keeps its points in float64")
 
     def infer(self, x: Type) -> Vector:
-        kind = vector(x, "impute_nearest")
-        fitted(self.points.shape[1], kind, "impute_nearest")
+        kind = vector(x, "impute_nearest", self.points.shape[1])
         expect(is_float(kind), f"only floats can be NaN, got {kind}", "call as_float() first")
         return kind.having(sparse=False)
 

@@ -11,7 +11,7 @@ from numpy import isnan, log, sqrt
 from numpy.typing import NDArray
 
 from flour.core import words
-from flour.core.check import expect, fitted, is_float, numeric, vector
+from flour.core.check import expect, is_float, numeric, vector
 from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
 from flour.core.native import Code, FittedNumbers, expression
@@ -46,8 +46,7 @@ class Ranks(Op, largest_result=1.0, takes_sparse=True, cuts=True, monotone=True)
             raise ParameterError("quantiles and their ranks are float64")
 
     def infer(self, x: Type) -> Vector:
-        kind = vector(x, "ranks")
-        fitted(self.quantiles.shape[0], kind, "ranks")
+        kind = vector(x, "ranks", self.quantiles.shape[0])
         expect(is_float(kind), f"ranks computes on floats, got {kind}", "call as_float() first")
         expect(self.sparse or not kind.sparse, "dense and sparse data have other ranks", _SPARSE)
         return kind

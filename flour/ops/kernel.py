@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.check import expect, fitted, vector
-from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+from flour.core.check import expect, vector
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.native import FittedNumbers, expression, held, write
+from flour.core.native import FittedNumbers, held, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import Type, Vector
 from flour.core.words import Number, Numbers, Row, added, indexable, number, scratch, size
@@ -30,15 +30,11 @@ class Power(FloatElementwise):
     exponent: float
 
     def compute(self, x: NDArray[Any]) -> Any:
-        return power(x, self.exponent)
+        return type(self).function(x, self.exponent)
 
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return expression(e, power, x, self.exponent)
-
-
-def power(x: Number, exponent: float) -> Number:
-    """A power of x."""
-    return x ** number(exponent, x.dtype)
+    @staticmethod
+    def function(x: Number, exponent: float) -> Number:
+        return x ** number(exponent, x.dtype)
 
 
 KERNELS = (
@@ -64,7 +60,7 @@ def pairwise_kernel(
         return to.promoted(x, points)
     gamma = 1.0 / points.shape[1] if gamma is None else float(gamma)
     if metric in _PRODUCTS:
-        return _product(to.floats(x), points, metric, gamma, degree, coef0)
+        return product_kernel(to.floats(x), points, metric, gamma, degree, coef0)
     if metric == "rbf":
         return to.floats(x).squared_distances(points).multiply(-gamma).exp()
     if metric == "cosine":
@@ -82,7 +78,7 @@ def pairwise_kernel(
 _PRODUCTS = ("linear", "poly", "polynomial", "sigmoid")
 
 
-def _product(
+def product_kernel(
     x: Flow, points: NDArray[Any], metric: str, gamma: float, degree: float, coef0: float
 ) -> Flow:
     """A function of the dot product."""
@@ -104,8 +100,7 @@ class SolveLower(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE):
             raise ParameterError("a triangular matrix is square", found=str(shape))
 
     def infer(self, x: Type) -> Vector:
-        kind = vector(x, "solve_lower")
-        fitted(self.matrix.shape[0], kind, "solve_lower")
+        kind = vector(x, "solve_lower", self.matrix.shape[0])
         expect(kind.dtype == "float64", f"solve_lower computes in float64, got {kind}")
         return kind.having(sparse=False)
 

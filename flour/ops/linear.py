@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.check import fitted, vector
+from flour.core.check import vector
 from flour.core.emission import Column, Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.native import FittedNumbers, listed, write
@@ -68,8 +68,7 @@ class Linear(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE, takes_sparse=True):
             return extent_of(weights.sum(axis=1) * largest + bias.sum())
 
     def infer(self, x: Vector) -> Vector:
-        kind = vector(x, "linear")
-        fitted(self.weights.shape[1], kind, "linear")
+        kind = vector(x, "linear", self.weights.shape[1])
         return Vector(self.weights.shape[0], self._dtype(kind.dtype))
 
     def _dtype(self, dtype: str) -> str:

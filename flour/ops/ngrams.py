@@ -153,8 +153,12 @@ def word_ngrams(words: Sequence[str], low: int, high: int) -> Iterator[str]:
 
 
 def char_ngrams(document: str, low: int, high: int) -> Iterator[str]:
-    """All runs of `low` to `high` characters."""
-    document = _SPACES.sub(" ", document)
+    """All runs of `low` to `high` characters; runs of white space count as one space."""
+    return letter_runs(_SPACES.sub(" ", document), low, high)
+
+
+def letter_runs(document: str, low: int, high: int) -> Iterator[str]:
+    """All runs of `low` to `high` characters, whatever they are."""
     for n in range(low, min(high, len(document)) + 1):
         for i in range(len(document) - n + 1):
             yield document[i : i + n]

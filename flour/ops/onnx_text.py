@@ -10,7 +10,6 @@ nothing beyond its piece.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 
 from flour.core.check import text
@@ -18,7 +17,7 @@ from flour.core.emission import Emitter, Room, TokensValue, Value, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Table
 from flour.core.types import Type, Vector
-from flour.ops.ngrams import Ngrams, count_runs, counted
+from flour.ops.ngrams import Ngrams, count_runs, counted, letter_runs
 from flour.ops.text import Lower, ToWords, Upper, compiled, document, searched
 from flour.strings import unicode
 from flour.strings.patterns import Automaton, automaton, first_is_longest
@@ -67,13 +66,6 @@ class LetterNgrams(Ngrams, method=""):
     def emit(self, e: Emitter, x: Value) -> VectorValue:
         letters, lengths = document(e, x), (self.low, self.high)
         return count_runs(e, letters, self.vocabulary, lengths, self.dtype)
-
-
-def letter_runs(document: str, low: int, high: int) -> Iterator[str]:
-    """All runs of `low` to `high` characters, whatever they are."""
-    for size in range(low, min(high, len(document)) + 1):
-        for start in range(len(document) - size + 1):
-            yield document[start : start + size]
 
 
 _SIZE = (1 << 32) - 1

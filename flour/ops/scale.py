@@ -32,18 +32,14 @@ class Binarize(Elementwise, takes_sparse=True, keeps_zero=True, cuts=True, monot
         return super().output(kind)
 
     def compute(self, x: NDArray[Any]) -> Any:
-        return binarized(x, self.threshold)
+        return type(self).function(x, self.threshold)
 
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return expression(e, binarized, x, self.threshold)
-
-
-def binarized(x: Number, threshold: float) -> Number:
-    """1 where x is above the threshold, else 0."""
-    limit = number(threshold, x.dtype if x.dtype in FLOATS else "float64")
-    if x.dtype == "bool":
-        return cast(x, "float64") > limit
-    return where(x > limit, one(x), zero(x))
+    @staticmethod
+    def function(x: Number, threshold: float) -> Number:
+        limit = number(threshold, x.dtype if x.dtype in FLOATS else "float64")
+        if x.dtype == "bool":
+            return cast(x, "float64") > limit
+        return where(x > limit, one(x), zero(x))
 
 
 class OneIfTiny(FloatElementwise):

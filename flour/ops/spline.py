@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.check import expect, fitted, is_float, vector
+from flour.core.check import expect, is_float, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import InputError, ParameterError
 from flour.core.native import write
@@ -62,8 +62,7 @@ class Splines(Op, cuts=True, arity=Arity.ONE_TO_MANY):
             raise ParameterError(f"{basis} polynomials do not make {splines} splines")
 
     def infer(self, x: Type) -> Vector:
-        kind = vector(x, "splines")
-        fitted(self.knots.shape[0], kind, "splines")
+        kind = vector(x, "splines", self.knots.shape[0])
         expect(is_float(kind), f"splines compute on floats, got {kind}", "call as_float() first")
         return Vector(kind.width * self.keep, kind.dtype)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.check import expect, fitted, vector
+from flour.core.check import expect, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.native import held, write
@@ -17,6 +18,7 @@ from flour.core.types import Type, Vector
 from flour.core.words import Number, Numbers, Row, indexable, number, scratch, size
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
+from flour.ops.kernel import product_kernel
 from flour.ops.linear import plain
 from flour.ops.vote import Duels
 
@@ -36,8 +38,7 @@ class CouplePairs(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE):
             raise ParameterError("pairs are coupled for two classes or more")
 
     def infer(self, x: Type) -> Vector:
-        kind = vector(x, "couple_pairs")
-        fitted(self.classes * (self.classes - 1) // 2, kind, "couple_pairs")
+        kind = vector(x, "couple_pairs", self.classes * (self.classes - 1) // 2)
         expect(kind.dtype == "float64", f"couple_pairs computes in float64, got {kind}")
         return Vector(self.classes, "float64")
 
@@ -174,11 +175,7 @@ def _kernel(fit: Fitted, x: Flow) -> Flow:
     points, gamma = plain(fit.support_vectors_), float(fit._gamma)
     if fit.kernel == "rbf":
         return x.distances(points, "sqeuclidean").multiply(-gamma).exp()
-    products = x.linear(points, [])
-    if fit.kernel == "linear":
-        return products
-    shifted = products.multiply(gamma).add(float(fit.coef0))
-    return shifted.tanh() if fit.kernel == "sigmoid" else shifted.power(float(fit.degree))
+    return product_kernel(x, points, fit.kernel, gamma, fit.degree, float(fit.coef0))
 
 
 def _input(fit: Fitted, x: Flow, to: Importer) -> Flow:
@@ -209,7 +206,7 @@ def _one_class(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 @adapts("sklearn.svm.SVC", "sklearn.svm.NuSVC")
 def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x, several = _input(fit, x, to), len(fit.classes_) > 2
-    decisions = _decisions(fit, x, _pair_weights(fit))
+    decisions = _decisions(fit, x, pair_weights(plain(fit._dual_coef_), fit._n_support))
     scores = _scores(fit, decisions) if several else decisions.negate().element(0)
     ties = fit.break_ties and fit.decision_function_shape == "ovr" and several
     to.need(
@@ -225,12 +222,12 @@ def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return outputs
 
 
-def _pair_weights(fit: Fitted) -> Any:
+def pair_weights(coefficients: NDArray[Any], sizes: Sequence[int]) -> NDArray[Any]:
     """Per pair of classes, the weight of every support vector (only those of the two have one)."""
-    coefficients, ends = plain(fit._dual_coef_), np.cumsum([0, *fit._n_support])
-    spans = [slice(ends[i], ends[i + 1]) for i in range(len(fit._n_support))]
+    ends = np.cumsum([0, *sizes])
+    spans = [slice(ends[i], ends[i + 1]) for i in range(len(sizes))]
     pairs = list(combinations(range(len(spans)), 2))
-    weights = np.zeros((len(pairs), coefficients.shape[1]))
+    weights = np.zeros((len(pairs), coefficients.shape[1]), coefficients.dtype)
     for row, (i, j) in zip(weights, pairs, strict=True):
         row[spans[i]] = coefficients[j - 1, spans[i]]
         row[spans[j]] = coefficients[i, spans[j]]

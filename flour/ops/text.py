@@ -325,8 +325,7 @@ class MatchesWhole(Op, reads_characters=True):
 
         def whole(where: str, size: str) -> ScalarValue:
             most = e.let(f"max({size}, 0)", "int64").expr
-            call = f"text_tokens({where}, {most}, {slices}, {tables})"
-            count = e.let(call, "int64").expr
+            count = e.let(f"text_tokens({where}, {most}, {slices}, {tables})", "int64").expr
             # The first match is the longest from the first character on: it is the whole string, or
             # no match is.
             return e.let(f"{count} > 0 and ld_int64({slices}, 0) == {size}", "bool")

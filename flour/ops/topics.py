@@ -8,7 +8,7 @@ import numpy as np
 from numpy import exp
 from numpy.typing import NDArray
 
-from flour.core.check import expect, fitted, vector
+from flour.core.check import expect, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.native import Code, held, write, written_as
@@ -58,8 +58,7 @@ class TopicWeights(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE, takes_sparse=
             raise ParameterError(f"topic_weights makes at most {MOST_ROUNDS} rounds a row")
 
     def infer(self, x: Type) -> Vector:
-        kind = vector(x, self.name)
-        fitted(self.words.shape[1], kind, self.name)
+        kind = vector(x, self.name, self.words.shape[1])
         dtype = self.words.dtype.name
         expect(kind.dtype == dtype, f"{self.name} needs {dtype} counts, got {kind}", "cast() first")
         return Vector(self.words.shape[0], dtype)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy import maximum
 from numpy.typing import NDArray
 
-from flour.core.check import expect, fitted, vector
+from flour.core.check import expect, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.native import FittedNumbers, held, write
@@ -78,8 +78,7 @@ class TreeNearest(Op):
         return Array.of(tree_nodes(self.points.shape[0], self.bounds.shape[0]))
 
     def infer(self, x: Type) -> Vector:
-        kind = vector(x, self.name)
-        fitted(self.points.shape[1], kind, self.name)
+        kind = vector(x, self.name, self.points.shape[1])
         expect(kind.dtype in FLOATS, f"{self.name} needs floats, got {kind}", "call as_float()")
         return Vector(2 * self.count, "float64")
 

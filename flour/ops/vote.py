@@ -94,8 +94,7 @@ class WeightedMedian(Op, arity=Arity.AGGREGATE):
     weights: Array
 
     def infer(self, x: Type) -> Scalar:
-        kind = vector(x, "weighted_median")
-        fitted(len(self.weights), kind, "weighted_median")
+        kind = vector(x, "weighted_median", len(self.weights))
         expect(kind.width > 0, "weighted_median needs at least one column")
         return Scalar(kind.dtype)
 
@@ -157,8 +156,8 @@ class Duels(Op, arity=Arity.AGGREGATE):
 
     def infer(self, won: Type, confidence: Type) -> Vector:
         pairs = self.classes * (self.classes - 1) // 2
-        fitted(pairs, vector(won, "duels"), "duels")
-        fitted(pairs, vector(confidence, "duels"), "duels")
+        vector(won, "duels", pairs)
+        vector(confidence, "duels", pairs)
         return Vector(self.classes, "float64")
 
     def reference(self, won: Columns, confidence: Columns) -> Columns:

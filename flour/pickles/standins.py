@@ -104,7 +104,6 @@ def _attributes(state: dict[Any, Any]) -> dict[str, Any]:
 def class_of(named: Global) -> type[StandIn]:
     """A class of the name's module and name, of the kind that is known for it."""
     name = named.name.rpartition(".")[2]
-    about = {"__module__": named.module, "__qualname__": named.name}
     package = named.module.partition(".")[0]
     kind = KINDS.get(f"{package}.{name}") or PACKAGES.get(package, StandIn)
-    return type(name, (kind,), about)
+    return type(name, (kind,), {"__module__": named.module, "__qualname__": named.name})

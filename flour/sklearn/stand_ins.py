@@ -164,12 +164,9 @@ def _first(estimator: StandIn) -> Any:
     """The estimator that reads the input first."""
     own = vars(estimator)
     steps = [step for _, step in own.get("steps", own.get("transformer_list", ()))]
-    inner = [each for name in _READERS for each in _several(own.get(name))]
+    found = (own.get(name) for name in _READERS)
+    inner = [each for some in found for each in (some if isinstance(some, list) else [some])]
     return next(step for step in (*steps, *inner) if isinstance(step, StandIn))
-
-
-def _several(value: object) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _width(estimator: StandIn) -> int:

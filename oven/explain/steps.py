@@ -18,7 +18,6 @@ from collections.abc import Callable
 
 import flour
 from flour.core.errors import ParameterError, nearest
-from flour.core.provenance import here
 from flour.language.show_html import drawing
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value
@@ -36,15 +35,12 @@ TIMED_COLUMNS = ("stage", "operators", "time", "a row", "share", "rows", "bytes"
 def explain(plan: Plan, stage: str = "stages", form: str = "text", data: object = None) -> str:
     """The plan at one step, as text; `data` are rows for the step "timed"."""
     if stage not in STEPS:
-        raise ParameterError(
+        raise ParameterError.here(
             f"there is no step {stage!r} to explain",
-            where=str(here()),
             hint=", ".join(filter(None, (nearest(stage, STEPS), "one of " + ", ".join(STEPS)))),
         )
     if form not in FORMS:
-        raise ParameterError(
-            f"there is no form {form!r}", where=str(here()), hint="one of " + ", ".join(FORMS)
-        )
+        raise ParameterError.here(f"there is no form {form!r}", hint="one of " + ", ".join(FORMS))
     return _timed(plan, form, data) if stage == "timed" else STEPS[stage](plan, form)
 
 

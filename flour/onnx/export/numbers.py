@@ -243,8 +243,7 @@ def _pick(out: Export, item: Node, _: str) -> str:
 def _take(out: Export, item: Node, x: str) -> str:
     table = item.op.fields()["table"]
     values = table.array if item.op.name == "Take" else np.array(table.to_list(), object)
-    have = dtype_of(item.inputs[0].type)
-    places = out.cast(x, have, "int64")
+    places = out.cast(x, dtype_of(item.inputs[0].type), "int64")
     low, high = out.constant(0, np.int64), out.constant(len(values) - 1, np.int64)
     return out("Gather", out.constant(values), out("Clip", places, low, high))
 

@@ -147,11 +147,11 @@ def _weighted_median(out: Export, item: Node, x: str) -> str:
 # --- neighbours ---------------------------------------------------------------------------------
 
 
-def smallest(out: Export, x: str, dtype: str, count: int, axis: int = 1) -> str:
+def smallest(out: Export, x: str, dtype: str, count: int) -> str:
     """Positions of the smallest columns, ascending, the first of equals first; NaN is last."""
     if np.dtype(dtype).kind == "f":
         x = out("Where", out("IsNaN", x), number(out, np.inf, dtype), x)
-    return _top(out, x, count, axis, largest=False)
+    return _top(out, x, count, 1, largest=False)
 
 
 def _top(out: Export, x: str, count: int, axis: int, *, largest: bool) -> str:

@@ -202,6 +202,11 @@ class NodeTable:
         old = np.where(self.inner, np.asarray(side.array)[self.order].astype(np.int64), 0)
         return self.number[old]
 
+    def spans(self, nodes: NDArray[Any]) -> NDArray[np.int64]:
+        """The first word and the number of words of each of these nodes' sets of categories."""
+        fields, old = (self.op.category, self.op.length), self.order[nodes]
+        return np.stack([np.asarray(part.array)[old].astype(np.int64) for part in fields])
+
     def first_words(self, leaf: NDArray[Any], threshold: NDArray[np.float64]) -> NDArray[np.int64]:
         """The bits of thresholds, of leaves' contents and of the positions of sets."""
         tests = self.inner & ~self.sets
@@ -253,8 +258,7 @@ class NodeTable:
         """The only category of each node's set, if all have one and none has missing values."""
         if not self.sets.any() or np.any(self.slots[self.slot[self.sets] - 1] & _GOES_LEFT):
             return None
-        spans = np.stack([np.asarray(self.op.category.array), np.asarray(self.op.length.array)])
-        unique, which = np.unique(spans[:, self.order[self.sets]], axis=1, return_inverse=True)
+        unique, which = np.unique(self.spans(self.sets), axis=1, return_inverse=True)
         words = np.asarray(self.op.words.array).astype("<u4")
         each = [_only(words[start : start + length]) for start, length in unique.T.tolist()]
         return np.array(each, np.int64)[which.reshape(-1)] if min(each) >= 0 else None
@@ -277,14 +281,16 @@ class NodeTable:
         if shared is None and self.single is not None:
             apart = slots & _IN_A_SET != 0
             slots, behind = slots[~apart], slots[apart]
-            coded = CodeSlots(Blob.of((behind // 8).astype(np.int32)), _zeros(behind))
+            coded = CodeSlots(
+                Blob.of((behind // 8).astype(np.int32)), largest_zeros(behind & _ZERO_TOO != 0)
+            )
         left, sets = (slots & flag != 0 for flag in (_GOES_LEFT, _IN_A_SET))
         return Packed(
             nodes=nodes,
             roots=roots,
             column=Blob.of((slots // 8).astype(np.int32)),
             fill=Blob.of(np.where(left, -np.inf, np.nan)),
-            zero=_zeros(slots),
+            zero=largest_zeros(slots & _ZERO_TOO != 0),
             code=Blob.of(np.where(sets, np.where(left, -1, BEYOND), 0)),
             words=Blob.of(words if len(words) else np.zeros(1, np.uint32)),
             shared=shared,
@@ -295,9 +301,7 @@ class NodeTable:
         """The sets with slots of their own, if few are shared by many nodes; each node's slot."""
         if not self.sets.any():
             return None, self.slot
-        old = self.order[self.sets]
-        start, length = (np.asarray(part.array)[old] for part in (self.op.category, self.op.length))
-        tests = np.stack([start, length, self.slot[self.sets]]).astype(np.int64)
+        tests = np.stack([*self.spans(self.sets), self.slot[self.sets]])
         unique, which = np.unique(tests, axis=1, return_inverse=True)
         count = unique.shape[1]
         many = _SHARED * count > self.sets.sum() or _STEPS_A_SET * count > self.steps
@@ -309,7 +313,7 @@ class NodeTable:
         return Shared(
             column=Blob.of((key // 8).astype(np.int32)),
             fill=Blob.of(np.where(key & _GOES_LEFT != 0, -np.inf, np.nan)),
-            zero=_zeros(key),
+            zero=largest_zeros(key & _ZERO_TOO != 0),
             start=Blob.of(unique[0]),
             limit=Blob.of(32.0 * unique[1]),
         ), slot
@@ -326,8 +330,7 @@ class NodeTable:
         if not self.sets.any():
             return np.zeros(1, np.uint32), np.empty(0, np.int64)
         old = np.asarray(self.op.words.array)
-        spans = np.stack([np.asarray(self.op.category.array), np.asarray(self.op.length.array)])
-        unique, which = np.unique(spans[:, self.order[self.sets]], axis=1, return_inverse=True)
+        unique, which = np.unique(self.spans(self.sets), axis=1, return_inverse=True)
         parts, places, size = [np.zeros(1, np.uint32)], [], 1
         ones, zeros = np.full(1, 2**32 - 1, np.uint32), np.zeros(1, np.uint32)
         for start, length in unique.T.tolist():
@@ -337,9 +340,9 @@ class NodeTable:
         return np.concatenate(parts), np.array(places, np.int64)[which.reshape(-1)]
 
 
-def _zeros(slots: NDArray[np.int64]) -> Blob:
-    """The largest number that each of these slots takes for zero, if it treats zeros as missing."""
-    return Blob.of(np.where(slots & _ZERO_TOO != 0, np.float64(np.float32(1e-35)), -1.0))
+def largest_zeros(missing: NDArray[np.bool_], dtype: str = "float64") -> Blob:
+    """The largest number that each slot takes for zero, where zeros are treated as missing."""
+    return Blob.of(np.where(missing, np.float64(np.float32(1e-35)), -1.0).astype(dtype))
 
 
 def _only(words: NDArray[np.uint32]) -> int:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import Type, Vector
-from flour.ops.trees.lockstep import NodeTable, Outline, guessed_step
+from flour.ops.trees.lockstep import NodeTable, Outline, guessed_step, largest_zeros
 from flour.ops.trees.pairs import Paired, paired, suits
 from objectstore import Blob
 
@@ -333,8 +333,7 @@ class Slices:
         if self.ranked_as() == "float32":
             return float((_NARROW + _PART * -(-self.counts // PART)).sum())
         power = np.maximum(np.ceil(np.log2(self.counts + 1)), 4)
-        lone = 0.0 if self.held else _LONE
-        return float((_COLUMN + lone + _HALVING * (power - 4)).sum())
+        return float((_COLUMN + (0.0 if self.held else _LONE) + _HALVING * (power - 4)).sum())
 
     def ranked_as(self) -> str:
         """The float width in which transposed columns are ranked; empty if not transposed."""
@@ -447,10 +446,7 @@ class Slices:
 
     def members(self, nodes: NDArray[np.int64], blocks: int) -> NDArray[np.bool_]:
         """The categories, of the first 64 * blocks, that pass each node that tests for a set."""
-        start, length = (
-            np.asarray(part.array)[self.table.order[nodes]].astype(np.int64)[:, None]
-            for part in (self.op.category, self.op.length)
-        )
+        start, length = self.table.spans(nodes)[:, :, None]
         code, words = np.arange(64 * blocks), np.asarray(self.op.words.array).astype(np.int64)
         bitmap = words[np.minimum(start + code // 32, len(words) - 1)]
         passing: NDArray[np.bool_] = (code < 32 * length) & ((bitmap >> (code % 32)) & 1 != 0)
@@ -474,7 +470,7 @@ class Slices:
             padded[where - 16 : where - 1] = padded[where + step - 1 : where + 15 * step : step]
         return padded, Slots(
             column=Blob.of((self.used // 4).astype(np.int32)),
-            zero=_zeros(self.used % 2),
+            zero=largest_zeros(self.used % 2 != 0),
             start=_whole(8 * start),
             power=_whole(power),
             share=_whole(2 * ROWS * self.share),
@@ -511,20 +507,15 @@ class Slices:
         key = self.table.slots[used - 1]
         slots = Members(
             column=Blob.of((key // 8).astype(np.int32)),
-            zero=_zeros(key // 2 % 2),
+            zero=largest_zeros(key // 2 % 2 != 0),
             fill=Blob.of(np.where(key % 2 != 0, -np.inf, np.nan)),
             start=_whole(start),
             blocks=_whole(blocks),
         )
         if not nodes.size:
             return slots, np.zeros(2, np.int64), np.zeros(1, np.uint64), nodes[:0]
-        spans = np.stack(
-            [
-                np.asarray(part.array)[self.table.order[nodes]]
-                for part in (self.op.category, self.op.length)
-            ]
-        ).astype(np.int64)
-        unique, index = np.unique(np.stack([*spans, which]), axis=1, return_inverse=True)
+        tests = np.stack([*self.table.spans(nodes), which])
+        unique, index = np.unique(tests, axis=1, return_inverse=True)
         words, offsets, size, all_words = [], [], 0, np.asarray(self.op.words.array)
         for begin, length, slot in unique.T.tolist():
             bitmap = np.zeros(2 * int(blocks[slot]), np.uint32)
@@ -548,11 +539,6 @@ def ranks(rank: NDArray[np.int64]) -> NDArray[np.int64]:
     Without a sign, and one more with the highest bit flipped: see oven.compiler.intrinsics.blends.
     """
     return rank | (((rank + 1) ^ 128) << 8)
-
-
-def _zeros(taken: NDArray[Any]) -> Blob:
-    """The largest number that counts as zero, where zeros are taken for missing."""
-    return Blob.of(np.where(taken != 0, np.float64(np.float32(1e-35)), -1.0))
 
 
 def _whole(values: NDArray[Any]) -> Blob:

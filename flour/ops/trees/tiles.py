@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import Vector
-from flour.ops.trees.lockstep import NodeTable, at_most
+from flour.ops.trees.lockstep import NodeTable, at_most, largest_zeros
 from flour.ops.trees.pairs import Paired, paired
 from flour.ops.trees.slices import PART, ROWS, Slices, at_least, few_rows_walked, held_as
 from objectstore import Blob
@@ -136,7 +136,6 @@ class Tiles:
         inner, roots = sliced.inner, sliced.table.roots
         offset = _placed(self.groups, self.column, self.dtype)
         count, rows = sliced.leaves[roots], self._few_rows() / few_rows_walked(sliced.walking()[1])
-        zero = np.where(self.used % 2 != 0, np.float64(np.float32(1e-35)), -1.0)
         few = _FEW[str(leaf.dtype)]
         # Behind the last tree's values there is padding for what two registers read.
         rest = np.zeros((few, *leaf.shape[1:]), leaf.dtype)
@@ -144,7 +143,7 @@ class Tiles:
         return Tiled(
             groups=Blob.of(self.groups),
             slots=Blob.of(np.stack([offset, self.middle, self.ends], axis=1).reshape(-1)),
-            zeros=Blob.of(zero.astype(self.dtype)),
+            zeros=largest_zeros(self.used % 2 != 0, self.dtype),
             limits=Blob.of(at_most(sliced.threshold[inner[order]], self.dtype)),
             places=Blob.of(order.astype(np.int32)),
             nodes=Blob.of(sliced.ways() << 32),
@@ -204,12 +203,11 @@ def turned(sliced: Slices, x: Type) -> Turned | None:
     assert isinstance(x, Vector)
     column = sliced.used // 4
     groups = _groups(column)
-    zero = np.where(sliced.used % 2 != 0, np.float64(np.float32(1e-35)), -1.0)
     threshold, start, parts = _parts(sliced) if dtype == "float32" else [Blob.of([0.0])] * 3
     return Turned(
         groups=Blob.of(groups),
         place=Blob.of(_placed(groups, column, dtype)),
-        zeros=Blob.of(zero.astype(dtype)),
+        zeros=largest_zeros(sliced.used % 2 != 0, dtype),
         threshold=threshold,
         start=start,
         parts=parts,

@@ -23,8 +23,7 @@ def members(fit: Fitted, x: Flow, to: Importer, *, named: bool = False) -> list[
     names = [f"estimators_[{i}]" for i in range(len(fit.estimators_))]
     if named:
         names = [name for name, child in fit.estimators if not isinstance(child, str)]
-    children = zip(fit.estimators_, names, strict=True)
-    return [to.predict(child, x, name) for child, name in children]
+    return [to.predict(child, x, name) for child, name in zip(fit.estimators_, names, strict=True)]
 
 
 # --- voting -----------------------------------------------------------------------------------

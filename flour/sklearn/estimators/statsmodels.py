@@ -7,9 +7,6 @@ one. Of formulas, those that add up columns as they are can be read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -78,23 +75,8 @@ _INVERSES: dict[str, Callable[[Flow, float], Flow]] = {
 
 def _columns(model: Fitted) -> list[str]:
     """The names of the columns of the frame that a model was fitted on; none if there was none."""
-    frame: Any = getattr(model.data, "orig_exog", None)
-    if hasattr(frame, "columns"):
-        return [str(name) for name in frame.columns]
-    with suppress(AttributeError, LookupError, TypeError, ValueError):
-        # A frame read as data: its manager has blocks, and axes, whose first one is the columns.
-        values = frame._mgr._arguments[1][0]._arguments[1]["data"]
-        return _texts(values) if hasattr(values, "_pa_array") else [*map(str, values)]
-    return []
-
-
-def _texts(values: Fitted) -> list[str]:
-    """Strings of Arrow: where each ends in the bytes of all."""
-    kind, count, _, first, (_, ends, data), *_ = values._pa_array._arguments[0]
-    wide = kind._arguments[0].startswith("large")
-    (raw,), (text,) = ends._arguments, data._arguments
-    cuts = np.frombuffer(raw, np.int64 if wide else np.int32)[first : first + count + 1].tolist()
-    return [bytes(text[at:end]).decode() for at, end in pairwise(cuts)]
+    frame = getattr(model.data, "orig_exog", None)
+    return [str(name) for name in getattr(frame, "columns", ())]
 
 
 def _input(fit: Fitted) -> Type:
