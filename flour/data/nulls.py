@@ -163,16 +163,20 @@ class Nulls:
                         changed[name] = found
             return {**row, **changed} if changed else data
         if data and type(data[0]) in _PLAIN:
-            if len(data) > 1 and not self.learn().nan:
-                return data
-            rows = [self.of_rows(row, depth + 1) for row in data]
-            return rows if any(map(operator.is_not, rows, data)) else data
+            return self._of_each(data, depth)
         if len(self._order) == 1:
             return self._value(self._order[0], data, depth)
         if len(self._order) != len(data) or not any(map(operator.is_, data, repeat(None))):
             return data
-        row = zip(self._order, data, strict=True)
-        return [self._value(name, None) if value is None else value for name, value in row]
+        pairs = zip(self._order, data, strict=True)
+        return [self._value(name, None) if value is None else value for name, value in pairs]
+
+    def _of_each(self, data: Data, depth: int) -> Any:
+        """Several rows: whether a null may be NaN is asked before they are looked at."""
+        if len(data) > 1 and not self.learn().nan:
+            return data
+        rows = [self.of_rows(row, depth + 1) for row in data]
+        return rows if any(map(operator.is_not, rows, data)) else data
 
     def _value(self, name: str, value: Data, depth: int = 0) -> Any:
         """A value, a column, or what stands under an input's name."""
