@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,8 +35,9 @@ def write(paths: Sequence[Path], *, docs: bool = False) -> list[Path]:
         markdown.put(SUMMARY, markdown.short(figures))
         folder = PERFORMANCE.parent / markdown.CHARTS
         folder.mkdir(exist_ok=True)
-        for old in folder.glob("*.svg"):
-            old.unlink()
+        page = PERFORMANCE.read_text(encoding="utf-8")
+        for old in re.findall(rf"{markdown.CHARTS}/([\w-]+)\.svg", page):  # other pages have others
+            (folder / f"{old}.svg").unlink(missing_ok=True)
         kept = []
         for name, text in drawn.items():
             if not name.endswith(("-tab", "-lin", "-gbt")):

@@ -401,8 +401,10 @@ def test_documents_show_the_charts_they_have(
         each.write_text(f"{markdown.BEGIN}{markdown.END}", encoding="utf-8")
     monkeypatch.setattr("bench.report.SUMMARY", summary)
     monkeypatch.setattr("bench.report.PERFORMANCE", page)
+    page.write_text(f"{markdown.BEGIN}![x](../charts/memory-old.svg){markdown.END}", "utf-8")
     (tmp_path / "charts").mkdir()
-    (tmp_path / "charts" / "memory-old.svg").touch()
+    for name in ("memory-old", "placement-rate"):
+        (tmp_path / "charts" / f"{name}.svg").touch()
     made = results.Run(tmp_path / "one.jsonl", ABOUT)
     for count in (1.0, 250.0):
         for metric in ("pss", "added"):
@@ -411,7 +413,8 @@ def test_documents_show_the_charts_they_have(
     write([made.path], docs=True)
     shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", page.read_text("utf-8"))
     assert shown == ["../charts/memory-sa.svg"]
-    assert [each.name for each in (tmp_path / "charts").iterdir()] == ["memory-sa.svg"]
+    left = {each.name for each in (tmp_path / "charts").iterdir()}
+    assert left == {"memory-sa.svg", "placement-rate.svg"}, "that of another page stays"
 
 
 def test_curves_have_no_more_points_than_can_be_seen() -> None:
