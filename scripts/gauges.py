@@ -35,7 +35,7 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(136_150, 100_000),
+    "product: lines": Bound(135_800, 100_000),
     "circles of imports": Bound(0, 0),
     "largest circle: files": Bound(0, 0),
     "oven: rooms": Bound(11, 11),
@@ -64,7 +64,7 @@ BOUNDS = {
     "import: files": Bound(30, 24),
     "import: rooms": Bound(6, 6),
     "import: most entries into a file": Bound(62, 8),
-    "tests: lines": Bound(105_500, 64_000),
+    "tests: lines": Bound(105_050, 64_000),
     "last scripts/test: minutes": Bound(6, 6),
 }
 
