@@ -106,11 +106,11 @@ def session(made: ModelProto | bytes) -> Any:
 
 
 def theirs(made: ModelProto | bytes, **feed: Any) -> list[Any]:
-    """What onnxruntime answers."""
+    """Answers of onnxruntime."""
     return list(session(made).run(None, feed))
 
 
 def theirs_by_name(made: ModelProto | bytes, **feed: Any) -> dict[str, Any]:
-    """What onnxruntime answers, under the names of the outputs."""
+    """Answers of onnxruntime, under the names of the outputs."""
     names = [item.name for item in session(made).get_outputs()]
     return dict(zip(names, theirs(made, **feed), strict=True))

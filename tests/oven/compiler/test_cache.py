@@ -111,7 +111,7 @@ def test_the_directory_is_private(folder: Path) -> None:
 
 
 def content(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
-    """What changes the bytes of a file."""
+    """A change of the bytes of a file."""
     return lambda path: path.write_bytes(change(path.read_bytes()))
 
 

@@ -1,4 +1,4 @@
-"""What an entry answers to the bit, and what holds for every entry: no leaks, threads, changes."""
+"""Answers of entries to the bit, and checks of every entry: leaks, threads, changed data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Entry = Callable[[Any], Any]
 
 
 def answer(call: Entry, data: object) -> Any:
-    """What a call says to the bit, or what it complains of."""
+    """The answer of a call to the bit, or its complaint."""
     try:
         with np.errstate(all="ignore"):
             return [(type(part), getattr(part, "dtype", None), bits(part)) for part in call(data)]
@@ -25,7 +25,7 @@ def answer(call: Entry, data: object) -> Any:
 
 
 def bits(part: object) -> object:
-    """What tells values apart, NaN and signs of zeros included."""
+    """A key that tells values apart, NaN and signs of zeros included."""
     if isinstance(part, np.ndarray):
         return part.tolist() if part.dtype == object else (part.shape, part.tobytes())
     return np.float64(part).tobytes() if isinstance(part, float) else part
