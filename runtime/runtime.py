@@ -168,7 +168,7 @@ class Runtime:
         plan, written = (plan, None) if path else self._memory.mapped(plan, background=background)
         notes = self.graphs.notes(linked, plan, notes)
         model = ModelVersion(name, number, plan, reserved=reserve, notes=notes)
-        model.residence.path = path
+        model.residence.path, model.residence.booked = path, self._memory.budget is not None
         if written is not None:
             self._memory.own(model, written)
         former = self.endpoints.claim(model, replace=replace)

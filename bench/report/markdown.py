@@ -104,19 +104,26 @@ def short(figures: Figures) -> str:
 
 
 def _beside_lesser(figures: Figures, every: Sequence[Table]) -> Iterator[tuple[Table, str]]:
-    """The tables with their titles; after those of speed, the same with our code for AVX2."""
-    lesser = {each.title: each for each in tables.summary(figures, base=LESSER)}
+    """The tables with their titles; after those of speed, ours with code for AVX2."""
+    beside = _is_beside_lesser(figures)
+    lesser = {each.title: each for each in tables.summary(figures, base=LESSER)} if beside else {}
     for table in every:
         yield table, MEANS[table.title]
-        if table.title in LEVELLED and LESSER in figures.contestants("latency"):
+        if table.title in LEVELLED and beside:
             yield lesser[table.title], f"{MEANS[table.title]}, AVX2"
+
+
+def _is_beside_lesser(figures: Figures) -> bool:
+    """True if our code for AVX2 was measured on a processor that has more than that."""
+    vectors = figures.run.about.get("machine", {}).get("vectors")
+    return vectors != "AVX2" and LESSER in figures.contestants("latency")
 
 
 def _reading(figures: Figures) -> str:
     """How to read the table, without the rest of the report."""
     counts = {each["name"]: each["count"] for each in figures.run.about.get("specs", [])}
-    loads = ", ".join(
-        f"{name.upper()}: {counts.get(name, '?')} {_LOADS[name]}"
+    loads = "\n".join(
+        f"- {name.upper()}: {counts.get(name, '?')} {_LOADS[name]}"
         for name in figures.workloads("latency")
     )
     return (
@@ -124,10 +131,9 @@ def _reading(figures: Figures) -> str:
         "rows are ratios: what a contestant takes, divided by what Pretzel takes, so 10x means ten "
         "times as slow, or ten times as much memory; below 1x, Pretzel takes more. All contestants "
         "were measured side by side in one run.\n\nA ratio is the geometric mean over the "
-        f"workloads named in its row ({loads}). Memory is what all pipelines of a workload add to "
-        "a process; "
-        "loading is the time to load all of them from files in a new process."
-        f"{_READING_LESSER if LESSER in figures.contestants('latency') else ''}"
+        f"workloads named in its row:\n\n{loads}\n\nMemory is what all pipelines of a workload add "
+        "to a process; loading is the time to load all of them from files in a new process."
+        f"{_READING_LESSER if _is_beside_lesser(figures) else ''}"
     )
 
 

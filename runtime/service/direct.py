@@ -165,11 +165,14 @@ class Direct:
         version.timed(batch, seconds)
         if not number & UNTIMED:
             learn_release(function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
-            # Some outputs take less: the whole takes that long at least.
-            least = self.expected(version, batch.rows or 1) or self._policy.settings.instant
-            whole = function is version.entry.function or seconds > least
+            whole = function is version.entry.function or self._is_longer(version, batch, seconds)
             (self._learn if whole else self._do_due)(version, batch, seconds)
         return values
+
+    def _is_longer(self, version: ModelVersion, batch: Batch, seconds: float) -> bool:
+        """True if some outputs took longer than the whole should: it takes that long at least."""
+        expected = self.expected(version, batch.rows or 1)
+        return seconds > (expected or self._policy.settings.instant)
 
     def _answer(self, version: ModelVersion, batch: Batch, choice: Choice, call: Call) -> Answers:
         if choice.way is Way.CHUNKS or choice.way is Way.WHOLE:

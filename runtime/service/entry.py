@@ -13,8 +13,9 @@ from flour.data.batch import DOCUMENT, Batch, BatchReader, Form
 Outputs = tuple[Any, ...]
 #: Of SAMPLE calls by the entry one is timed, and of INLINE_SAMPLE other calls; powers of two.
 SAMPLE = 64
-#: A call by machine code that takes less time than a look at the clock is timed once in so many: a
-#: look among a hundred calls would be what the slowest of them are known by.
+#: A call by machine code that takes less time than a look at the clock is timed once in so many,
+#: the first ones too where its code says so: a look among a hundred calls would be what the slowest
+#: of them are known by.
 RARE = 1024
 INLINE_SAMPLE = 8
 UNTIMED = SAMPLE - 1

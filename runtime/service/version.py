@@ -103,7 +103,7 @@ class Learned:
 class Residence:
     """The place of a plan: memory or a file. The lock is held while it comes or goes."""
 
-    __slots__ = ("lock", "opened", "path", "pins", "plan", "retired")
+    __slots__ = ("booked", "lock", "opened", "path", "pins", "plan", "retired")
 
     def __init__(self, plan: Plan) -> None:
         self.lock = threading.RLock()
@@ -116,6 +116,8 @@ class Residence:
         self.pins = 0
         #: Whether the version was unregistered.
         self.retired = False
+        #: Whether a memory budget counts it, and what calls have it make.
+        self.booked = False
 
 
 class Watcher(Protocol):
@@ -253,6 +255,9 @@ class ModelVersion:
         learned.row_work, learned.entry_work = plan.code.row_work, work
         learned.native = work is not None
         learned.nonblocking = work is not None and work < INLINE_BYTES
+        if self.watcher is None:  # how long texts take, code does not say
+            brief = learned.nonblocking and not (self.grows or self.residence.booked)
+            self.entry.rest = RARE - 1 if brief else UNTIMED
         self.entry.inline_rows = self._least_rows()
         self.close_by = nearby.lines(opened, self.entry, self.entry.calls, self.entry.places)
 

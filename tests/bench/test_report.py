@@ -325,7 +325,7 @@ def test_the_documents_have_a_place_for_it() -> None:
     text = markdown.short(Figures(run()))
     assert text.startswith("## Measured\n")
     assert "| scikit-learn | all | 500x | 500x | 500x | 500x | 500x |" in text
-    assert "LIN: 3 linear)" in text
+    assert "\n- LIN: 3 linear\n" in text
     assert "| Pretzel itself |  | 1 µs | 3 µs | 10,000,000 rows/s | 3 MiB | 0.001 s |" in text
     assert "behind" not in text
     assert "2026-01-02" in text
@@ -362,6 +362,10 @@ def test_the_summary_has_a_column_for_processors_without_avx512() -> None:
     assert "| Pretzel (x86-64-v3)" not in text
     assert "behind" not in text  # ours for AVX2 is no other contestant
     assert "x86-64-v3" in text
+    about["machine"] = {**ABOUT["machine"], "vectors": "AVX2"}  # type: ignore[dict-item]
+    alone = markdown.short(Figures(Read(about, (*records(), *lesser))))
+    assert "| times ours | measured on | one row, median | one row, 99th percentile |" in alone
+    assert "x86-64-v3" not in alone
 
 
 def test_documents_take_a_run_twice_as_once(

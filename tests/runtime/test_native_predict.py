@@ -142,8 +142,23 @@ def test_calls_are_counted_and_some_are_timed(runtime: Runtime) -> None:
     assert served.counts.inline.value == 2 * RARE + 1
 
 
+@pytest.mark.parametrize(("budget", "brief"), [(None, RARE), (1 << 30, SAMPLE)])
+def test_the_first_calls_of_brief_code_are_not_looked_at(budget: int | None, brief: int) -> None:
+    """Calls with texts are, as their code does not say what they take; all are under a budget."""
+    looked: list[str] = []
+    with Runtime(executors=1, memory_budget=budget) as runtime:
+        vars(runtime.direct)["_learn"] = lambda version, *_: looked.append(version.name)
+        runtime.register("numbers", shift(1.0))
+        runtime.register("text", oven.bake(text_flow(3)))
+        for name, row, first in (("numbers", ROW, brief), ("text", "word001", SAMPLE)):
+            for number in range(1, first + 1):
+                runtime.predict(name, row)
+                assert (name in looked) == (number == first)
+
+
 def test_a_call_is_answered_though_its_version_goes_meanwhile(runtime: Runtime) -> None:
     version = runtime.endpoints.find("numbers")
+    version.entry.rest = SAMPLE - 1
 
     def gone(*_: object) -> None:
         version.entry.function = None  # as when memory is short
