@@ -233,16 +233,20 @@ class Fleet(FleetExperiments):
                 return
             self._index = index
             for member in self._members:
-                member.line.ask("index", index)
+                member.shown = member.line.ask("index", index)
 
     def settle(self, seconds: float) -> None:
-        """Wait until every worker that takes requests has followed; NotInStep if one has not."""
+        """Wait until every worker that takes requests has followed, and knows the index.
+
+        NotInStep if one has not.
+        """
         with self._lock:
-            lasts = [(each, each.last) for each in self._members if each.serving]
-        end, behind = time.monotonic() + seconds, []
+            members = [each for each in self._members if each.serving]
+            lasts = [(each, last) for each in members for last in (each.last, each.shown)]
+        end, behind = time.monotonic() + seconds, list[int]()
         for member, last in lasts:
             try:
-                if last is not None:
+                if last is not None and member.number not in behind:
                     last.result(max(0.0, end - time.monotonic()))
             except ChannelClosed:  # it has ended; its successor starts with the whole table
                 continue

@@ -49,6 +49,8 @@ class Member:
         """True if it has confirmed that it takes requests."""
         self.last: Future[Any] | None = None
         """The answer to the last change sent to it."""
+        self.shown: Future[Any] | None = None
+        """The answer to the last index sent to it."""
         self.late: Future[Any] | None = None
         """The answer to what it counted that was not there in time."""
 

@@ -123,6 +123,11 @@ def test_an_index_is_sent_when_it_has_changed(runtime: Runtime) -> None:
     assert line.asked.count("index") == 1
     fleet.show((ModelState("a", "1", "UNAVAILABLE"),))
     assert line.asked.count("index") == 2
+    fleet.settle(0.01)
+    line.deaf = True
+    fleet.show(first)  # a model that is gone would still be told to come
+    with pytest.raises(NotInStep, match="behind: 0"):
+        fleet.settle(0.01)
 
 
 def _random_change(fleet: Fleet, rng: random.Random, plans: list[Path]) -> None:

@@ -54,13 +54,8 @@ def put(served: Served, tail: str, body: object, method: str = "POST") -> tuple[
 
 def answers(served: Served, count: int = 16) -> set[object]:
     """What many new connections are answered with; each may be another worker's."""
-    found: set[object] = set()
-    for _ in range(count):
-        status, body = served.ask("/predict/m", ROW)
-        while status == 503:  # a busy machine is late, and says so
-            status, body = served.ask("/predict/m", ROW)
-        found.add(body["top"] if status == 200 else status)
-    return found
+    found = [served.ask("/predict/m", ROW) for _ in range(count)]
+    return {body["top"] if status == 200 else status for status, body in found}
 
 
 def test_a_change_is_followed_by_every_worker(served: Served, folder: Path) -> None:
