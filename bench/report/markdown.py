@@ -67,10 +67,16 @@ def machine_of(about: Mapping[str, Any]) -> str:
         f"Measured on {str(where.get('when', '?'))[:10]} at commit {where.get('commit', '?')}: "
         f"{where.get('cpu', '?')}{clock}{vectors}, "
         f"{where.get('cores', '?')} cores{virtual}, "
-        f"{_memory(str(where.get('memory', '?')))}, {where.get('system', '?')}, clock governor "
-        f"{where.get('governor', '?')}, load {where.get('load', '?')} at the start, "
+        f"{_memory(str(where.get('memory', '?')))}, {where.get('system', '?')}, "
+        f"{_governor(where)}load {where.get('load', '?')} at the start, "
         f"Python {where.get('python', '?')}, {packages}."
     )
+
+
+def _governor(where: Mapping[str, Any]) -> str:
+    """The processor's governor of clocks, if the machine has told it."""
+    governor = where.get("governor", "not told")
+    return "" if governor == "not told" else f"clock governor {governor}, "
 
 
 def _memory(text: str) -> str:
@@ -128,11 +134,10 @@ def _reading(figures: Figures) -> str:
     )
     return (
         "The first row is what Pretzel takes, from the fastest workload to the slowest. The other "
-        "rows are ratios: what a contestant takes, divided by what Pretzel takes, so 10x means ten "
-        "times as slow, or ten times as much memory; below 1x, Pretzel takes more. All contestants "
-        "were measured side by side in one run.\n\nA ratio is the geometric mean over the "
+        "rows are ratios: what a contestant takes, divided by what Pretzel takes in the same run. "
+        "Below 1x, Pretzel takes more.\n\nA ratio is the geometric mean over the "
         f"workloads named in its row:\n\n{loads}\n\nMemory is what all pipelines of a workload add "
-        "to a process; loading is the time to load all of them from files in a new process."
+        "to a process; loading is from files, in a new one."
         f"{_READING_LESSER if _is_beside_lesser(figures) else ''}"
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from bench.report.figures import times
 
 #: Most places that are named; of more, the worst are named and all are counted.
-_NAMED = 6
+_NAMED = 4
 Place = tuple[str, str, float]
 """A contestant, a place (a workload, a size), and theirs by ours: below 1 ours is behind."""
 
