@@ -122,8 +122,8 @@ class BatchReader:
     """Classifies the data of calls to one program."""
 
     __slots__ = (
-        *("asks", "_frames", "_inputs", "_name", "_only", "by_column", "columns", "dtype", "nulls"),
-        *("text", "vector"),
+        *("_frames", "_inputs", "_name", "_only", "by_column", "columns", "dtype", "nulls", "text"),
+        "vector",
     )
 
     def __init__(
@@ -132,8 +132,6 @@ class BatchReader:
         """Read the types of the program's inputs; `known_missing`: see flour.data.nulls."""
         #: The meaning of nulls among words for the program.
         self.nulls = Nulls(inputs, known_missing)
-        #: True if nulls have to be looked for.
-        self.asks = not self.nulls.idle
         kinds = list(inputs.values())
         only = kinds[0] if len(kinds) == 1 else None
         self._inputs, self._only = inputs, only
@@ -157,7 +155,7 @@ class BatchReader:
 
     def read(self, data: object) -> Batch:
         """The data of a call as a batch."""
-        if self.asks:
+        if not self.nulls.idle:
             data = self.nulls.of_rows(data)
         if type(data) is np.ndarray and self.vector:
             if data.ndim == 1 and data.dtype.names is None:

@@ -94,7 +94,7 @@ def known_missing_of(plan: Program) -> Callable[[], Known]:
 class Nulls:
     """Makes NaN of a program's nulls among words, in columns where that is meant."""
 
-    __slots__ = ("_ask", "_inputs", "_known", "_names", "_order", "_words")
+    __slots__ = ("_ask", "_inputs", "_known", "_names", "_order", "_words", "idle")
 
     def __init__(self, inputs: Mapping[str, Type], ask: Callable[[], Known] | None) -> None:
         """`ask` is called once, when the first null has come, or the first block of rows."""
@@ -112,11 +112,8 @@ class Nulls:
             self._order += [field for field, sub in fields for _ in range(width_of(sub))]
         self._inputs, self._words = frozenset(inputs), frozenset(words)
         self._names = self._words | self._inputs
-
-    @property
-    def idle(self) -> bool:
-        """True if all nulls stay as they are."""
-        return not self._words or (self._known is not None and not self._known.nan)
+        #: True if all nulls stay as they are.
+        self.idle = not self._words or self._known is not None
 
     def learn(self) -> Known:
         """Ask now, as what is asked will be gone."""
@@ -124,7 +121,7 @@ class Nulls:
             self._known = self._ask() if self._ask is not None and self._words else Known()
             # Nulls of other columns stay as they are, so nobody looks for them again.
             self._words &= self._known.nan
-            self._names = self._words | self._inputs
+            self._names, self.idle = self._words | self._inputs, not self._words
         return self._known
 
     def of_frame(self, given: object) -> Any:

@@ -210,8 +210,9 @@ def _opened(plan: PlanSteps, fallback: Call, nulls: Nulls | None) -> Call | None
     arrays = _arrays(found, fallback) or fallback
 
     def contents(rows: RowLayout, otherwise: Call) -> Contents:
-        words = {"FALLBACK": id(otherwise), "ARRAYS": id(arrays), "BY_POSITION": int(rows.listed)}
-        return rows_contents(rows, words, otherwise, arrays)
+        words = {"FALLBACK": id(otherwise), "ARRAYS": id(arrays), "COLUMNS": id(fallback)}
+        words["BY_POSITION"] = int(rows.listed)
+        return rows_contents(rows, words, otherwise, arrays, fallback)
 
     entry = native_function(RECORDS, partial(contents, found, fallback))
     if entry is None or nulls is None or nulls.idle:

@@ -150,6 +150,8 @@ def record_entry(self, argument):
     if argument.TYPE == PyArray_Type:
         return PyObject_CallOneArg(table.ARRAYS, argument)
     $look
+    if form == ROW_BY_NAME and many == 0:
+        return PyObject_CallOneArg(table.COLUMNS, argument)
     $nothing_there
     rows, dimensions, asked = many, axes, form
     $answers

@@ -88,8 +88,10 @@ class Direct:
         batch = data if isinstance(data, Batch) else version.read(data)
         choice = self._policy.choose(batch, version, call)
         if choice is BY_ENTRY:
-            part = _outputs(version, call)
+            part = version.entry if call.outputs is None else version.part(call.outputs)
             values = self._by_entry(version, batch, part)
+            if values is not None and call.outputs is None:
+                return dict(zip(part.outputs, values))  # noqa: B905 (checking costs as much)
             if values is not None:
                 return part.answers(values)
             # It was closed meanwhile: the usual way says what there is to say.
@@ -110,7 +112,7 @@ class Direct:
         choice = self._policy.choose(batch, version, call)
         if choice is BY_ENTRY:
             try:
-                part = _outputs(version, call)
+                part = version.entry if call.outputs is None else version.part(call.outputs)
                 values = self._by_entry(version, batch, part)
             except Exception:  # noqa: BLE001 (it is raised again)
                 values = None
@@ -240,11 +242,6 @@ class Direct:
         self._memory.rebook(version)
         if version.learned.inline_ok is not (version.entry.function is not None):
             version.open()
-
-
-def _outputs(version: ModelVersion, call: Call) -> OutputsEntry:
-    """The outputs of a call, and what computes them at once."""
-    return version.entry if call.outputs is None else version.part(call.outputs)
 
 
 def _part(plan: Plan, call: Call) -> Plan:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,12 @@ if fits and asked != 0:
             fits = fits and each.TYPE == PyUnicode_Type
     else:
         fits = fits and asked.TYPE == PyUnicode_Type
+"""
+#: Those of nearly all calls.
+_TWO_ARGUMENTS = """\
+name, data, asked, owned, bare, fits = 0, 0, 0, 0, True, count == 2 and names == 0
+if fits:
+    name, data = ld_int64(arguments, 0), ld_int64(arguments, 1)
 """
 #: Whom the call is for, and whether it may go by the shortest way.
 _LOOK = """\
@@ -197,7 +204,8 @@ _ANSWER = """\
         outputs, joined = ld_int64(mirror, table.AT_NAMES), ld_int64(mirror, table.AT_JOINED) == yes
         Py_IncRef(mirror)
     Py_IncRef(version)
-    Py_IncRef(part)
+    if part != entry:
+        Py_IncRef(part)
     Py_IncRef(call)
     made = 0
     rest = PyLong_AsLong(ld_int64(entry, table.AT_REST))
@@ -213,8 +221,10 @@ _ANSWER = """\
             both = answers
             if mirror != 0:
                 Py_IncRef(both)
-            places = ld_int64(part, table.AT_PLACES)
-            chosen = places.ARRAY_DATA
+            chosen = 0
+            if part != entry:
+                places = ld_int64(part, table.AT_PLACES)
+                chosen = places.ARRAY_DATA
             $named_answers(outputs)
             if mirror != 0:
                 if made != 0:
@@ -230,7 +240,8 @@ _ANSWER = """\
         Py_DecRef(mirror)
     Py_DecRef(ticket)
     Py_DecRef(call)
-    Py_DecRef(part)
+    if part != entry:
+        Py_DecRef(part)
     Py_DecRef(version)
     return made
 """
@@ -335,7 +346,9 @@ else:
     Py_DecRef(turn)
 """
 #: The answers in the order that was asked for.
-_NAMED = PARTS["named_answers"].replace("ITEMS + place))", "ITEMS + ld_int64(chosen, place)))")
+_NAMED = PARTS["named_answers"].replace(
+    "ITEMS + place))", "ITEMS + (place if chosen == 0 else ld_int64(chosen, place))))"
+)
 _PARTS = {
     **PARTS,
     "arguments": _ARGUMENTS,
@@ -349,6 +362,7 @@ _PARTS = {
     "noted_answers": _NOTED_ANSWERS,
 }
 _TEMPLATE = Template("native_predict", _LOOK + _ANSWER, _PARTS)
+_SHORT = Template("native_predict", _LOOK + _ANSWER, {**_PARTS, "arguments": _TWO_ARGUMENTS})
 _STYLE = any_arguments(
     "predict",
     "(name, data, *, outputs=None, timeout=None, priority=None, engine=None,"
@@ -380,15 +394,16 @@ def open_native_predict(
     if own is None or places is None or mirror_places is None:
         return None
 
-    def fill() -> Contents:
+    def fill(otherwise: Predict) -> Contents:
         words = {f"AT_{name.upper()}": place for name, place in zip(_SLOTS, places, strict=True)}
         words |= {"ROUTES": id(routes), "DOCUMENT": DOCUMENT, "LATEST": latest.ctypes.data}
-        words |= {"FALLBACK": id(general), "TIMED": id(timed), "AT_ENTRY": own[0]}
+        words |= {"FALLBACK": id(otherwise), "TIMED": id(timed), "AT_ENTRY": own[0]}
         noted = zip(_MIRROR_SLOTS, mirror_places, strict=True)
         words |= {f"AT_{name.upper()}": place for name, place in noted}
         words |= {"MIRRORS": id(mirrors), "MIRRORED": id(mirrored), "COPY": id(_COPY)}
         words |= {f"WORD_{each.upper()}": id(sys.intern(each)) for each in _WORDS}
         words |= {"FLOAT64": id(_FLOAT64), "NEAR": round(BETWEEN_SECONDS * 1e6), "LINES": own[1]}
-        return Contents(words, (routes, mirrors, general, timed, mirrored, latest))
+        return Contents(words, (routes, mirrors, otherwise, timed, mirrored, latest))
 
-    return native_function(_TEMPLATE, fill, _STYLE)
+    found = native_function(_TEMPLATE, partial(fill, general), _STYLE)
+    return found and native_function(_SHORT, partial(fill, found), _STYLE)

@@ -207,7 +207,7 @@ class ModelCodec:
             tensors = tensors_of()
             reader = self.version.reader
             told = call_data(self.version.inputs, tensors)
-            if reader.asks:
+            if not reader.nulls.idle:
                 told = reader.nulls.settled(told, spoken=True)
             batch = reader.read(told).as_block
         except Exception:

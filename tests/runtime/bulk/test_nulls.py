@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from oven import Plan
 from runtime import Runtime
 from runtime.cli import main
 from runtime.http import Server, ServerSettings
+from tests.house import entered
 from tests.runtime.http.client import Client
 
 RNG = np.random.default_rng(3)
@@ -286,6 +288,19 @@ def test_frames_and_arrays_say_what_they_mean() -> None:
     arrays = {name: rows[name].to_numpy() for name in rows}
     for form in (rows, arrays, rows.to_numpy(object)):
         np.testing.assert_allclose(plan.run(form)["scores"], wanted)
+
+
+def test_columns_as_arrays_go_by_machine_code_alone() -> None:
+    """Arrays have no nulls to ask for; a list beside one has."""
+    plan, model, rows = fitted("categories", np.nan)
+    call, age = plan.entry(), rows["age"].to_numpy()
+    arrays = {"age": age, "city": rows["city"].to_numpy()}
+    assert len(call(arrays)) == len(plan.outputs)
+    assert (entered(partial(call, arrays)), plan.reader.nulls.idle) == ([], False)
+    cities = rows["city"].where(rows["city"].notna(), None).tolist()
+    for form in (arrays, {"age": age, "city": cities}, {"city": cities, "age": age}):
+        found = dict(zip(plan.outputs, call(form), strict=True))
+        np.testing.assert_allclose(found["scores"], model.decision_function(rows), rtol=1e-9)
 
 
 def test_what_a_caller_hands_in_is_not_changed() -> None:
