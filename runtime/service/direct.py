@@ -90,10 +90,9 @@ class Direct:
         if choice is BY_ENTRY:
             part = version.entry if call.outputs is None else version.part(call.outputs)
             values = self._by_entry(version, batch, part)
-            if values is not None and call.outputs is None:
-                return dict(zip(part.outputs, values))  # noqa: B905 (checking costs as much)
             if values is not None:
-                return part.answers(values)
+                named = zip(part.outputs, values)  # noqa: B905 (checking costs as much)
+                return dict(named) if call.outputs is None else part.answers(values)
             # It was closed meanwhile: the usual way says what there is to say.
         return self._answer(version, batch, choice, call)
 
@@ -167,14 +166,12 @@ class Direct:
         version.timed(batch, seconds)
         if not number & UNTIMED:
             learn_release(function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
-            whole = function is version.entry.function or self._is_longer(version, batch, seconds)
+            whole = function is version.entry.function
+            if not whole:  # some outputs take less: the whole takes that long at least
+                least = self.expected(version, batch.rows or 1) or self._policy.settings.instant
+                whole = seconds > least
             (self._learn if whole else self._do_due)(version, batch, seconds)
         return values
-
-    def _is_longer(self, version: ModelVersion, batch: Batch, seconds: float) -> bool:
-        """True if some outputs took longer than the whole should: it takes that long at least."""
-        expected = self.expected(version, batch.rows or 1)
-        return seconds > (expected or self._policy.settings.instant)
 
     def _answer(self, version: ModelVersion, batch: Batch, choice: Choice, call: Call) -> Answers:
         if choice.way is Way.CHUNKS or choice.way is Way.WHOLE:

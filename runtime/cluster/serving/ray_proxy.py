@@ -92,8 +92,7 @@ class Passing:
 def start(name: str, host: str, port: int, front: str, seconds: float = 60.0) -> None:
     """Run it as an application of Ray Serve, with this name, within so many seconds.
 
-    A Ray Serve that runs already stays at its own address, whatever is asked for here: so its
-    answer is what counts.
+    A Ray Serve that runs already stays at its own address, so its answer is what counts.
     """
     url, ours = f"http://{host}:{port}", not within(seconds, serve.status).proxies
     options = {"max_ongoing_requests": 1000, "ray_actor_options": {"num_cpus": 0}}
@@ -103,22 +102,30 @@ def start(name: str, host: str, port: int, front: str, seconds: float = 60.0) ->
             raise OSError(f"{host}:{port} is in use")
         within(seconds, partial(serve.start, http_options={"host": host, "port": port}))
         within(seconds, partial(serve.run, passing, name=name, route_prefix="/"))
-        try:
-            with urlopen(url + PATH, timeout=_LOOK_SECONDS) as found:  # noqa: S310 (HTTP, see above)
-                msgspec.json.decode(found.read(), type=Roster)
-        except HTTPError as problem:
-            if problem.code != 401:  # a cluster with tokens says that it needs one
-                raise
+        end = time.monotonic() + _LOOK_SECONDS
+        while not _passes_on(url, late=time.monotonic() > end):
+            time.sleep(0.1)
     except (OSError, RuntimeError, ray.exceptions.RayError, msgspec.MsgspecError) as problem:
         with suppress(TimeoutError):
             within(seconds, serve.shutdown if ours else partial(serve.delete, name))
-        said = str(problem).strip() or type(problem).__name__
         raise ClusterError(
             "Ray Serve does not pass requests on here",
             where=url,
-            found=said.splitlines()[-1][:300],
+            found=(str(problem).strip() or type(problem).__name__).splitlines()[-1][:300],
             hint="another --port; where Ray Serve runs already, the one that it was started with",
         ) from None
+
+
+def _passes_on(url: str, *, late: bool) -> bool:
+    """True if the front answers; a proxy may have no route yet when its application is ready."""
+    try:
+        with urlopen(url + PATH, timeout=_LOOK_SECONDS) as found:  # noqa: S310 (HTTP, see above)
+            msgspec.json.decode(found.read(), type=Roster)
+    except HTTPError as problem:  # 401: a cluster with tokens says that it needs one
+        if problem.code != 401 and (problem.code != 404 or late):
+            raise
+        return problem.code == 401
+    return True
 
 
 def within(seconds: float, call: Callable[[], Any]) -> Any:
