@@ -23,6 +23,7 @@ docs/reference/coverage-onnx-export.md  every operator: the ONNX nodes it become
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -256,23 +257,34 @@ def main() -> int:
         "docs/reference/coverage-onnx-export.md": onnx_export_page.page,
     }
     asked = [each for each in sys.argv[1:] if not each.startswith("-")]
+    if {*sys.argv[1:]} - {*asked, "--check"}:
+        sys.stdout.write(f"{__doc__}")
+        return 0
     sources = {
         **fluent(),
         "flour/core/modules_index.py": modules_index(),
         "oven/optimise/rules_index.py": rules_index(),
     }
-    targets = {name: formatted(text) for name, text in sources.items()}
-    targets |= {name: page() for name, page in pages.items() if not asked or name in asked}
-    stale = []
-    for name, text in targets.items():
-        path = ROOT / name
-        if not path.exists() or path.read_text() != text:
-            stale.append(name)
-            if "--check" not in sys.argv:
-                path.write_text(text)
-    verb = "out of date" if "--check" in sys.argv else "written"
+    checks = "--check" in sys.argv
+    stale = changed({name: formatted(text) for name, text in sources.items()}, checks=checks)
+    if stale and not checks:  # pages are about the modules as they are by now
+        sys.stdout.write(f"written: {', '.join(stale)}\n")
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+    wanted = {name: page() for name, page in pages.items() if not asked or name in asked}
+    stale += changed(wanted, checks=checks)
+    verb = "out of date" if checks else "written"
     sys.stdout.write(f"{verb}: {', '.join(stale)}\n" if stale else "generated files are current\n")
-    return int(bool(stale) and "--check" in sys.argv)
+    return int(bool(stale) and checks)
+
+
+def changed(wanted: Mapping[str, str], *, checks: bool) -> list[str]:
+    """The files that are not as wanted; they are written, unless this only checks."""
+    paths = {name: ROOT / name for name in wanted}
+    stale = [n for n, path in paths.items() if not path.exists() or path.read_text() != wanted[n]]
+    for name in () if checks else stale:
+        paths[name].write_text(wanted[name])
+    return stale
 
 
 if __name__ == "__main__":

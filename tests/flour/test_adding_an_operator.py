@@ -11,7 +11,7 @@ from tests.tree_copy import blocks, copied, insert, put, run, run_tests
 
 pytestmark = [pytest.mark.once, pytest.mark.apart]
 
-FILE, ROW = blocks("contributing/adding-an-operator.md")
+FILE, ROW, KERNEL = blocks("contributing/adding-an-operator.md")
 
 SHOP = '''
 """The shop's own estimator."""
@@ -39,6 +39,9 @@ plan = oven.bake(flour.from_sklearn(model))
 assert all(stage.native for stage in plan.program.stages)
 np.testing.assert_allclose(plan.run(X)["value"], model.predict(X), rtol=1e-12)
 assert flour.show(flour.vector("x", 3).softsign()).count("Softsign") == 1
+gaps = __import__("gaps").Gaps([1.0, 2.0, 0.1])(flour.vector("x", 3, dtype="float32"))
+X, plan = X.astype("float32"), oven.bake(gaps)
+assert (plan.run(X)["output"] == gaps.reference(X)["output"]).all() and plan.program.stages[0].native
 """
 
 EXPORTS = """
@@ -66,10 +69,11 @@ def add(tree: Path, file: str) -> None:
 def test_one_file_and_one_row_are_enough(tree: Path) -> None:
     add(tree, FILE)
     put(tree, "shop.py", SHOP)
+    put(tree, "gaps.py", KERNEL)
 
     page = "docs/reference/operators.md"
     assert "flour/language/fluent" in run(tree, "scripts/generate.py", page)
-    assert "`Softsign()`" in (tree / page).read_text(encoding="utf-8")
+    assert re.search(r"`Softsign\(\)` .*`\.softsign\(\)`", (tree / page).read_text("utf-8"))
     tests = ("tests/flour/test_cases.py", "tests/oven/test_cases.py")
     assert run_tests(tree, "-k", "Softsign", *tests) >= 4
     run(tree, "-c", USE)
