@@ -242,6 +242,9 @@ class Model:
         self._offer_all()
         for plan in (self.plan, *self.parts.values()):
             plan.wait()
+            match [*plan.inputs.values()]:  # numbers of Python and numpy are wider than XGBoost's
+                case [Vector(width=width, dtype="float32", sparse=False)]:
+                    (plan.variants.of(np.zeros((1, width))) or plan).wait()
         return self
 
     def run(self, rows: object) -> dict[str, Any]:

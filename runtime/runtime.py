@@ -289,12 +289,8 @@ class Runtime:
         """The meaning of `predict`, in Python: by the table, or by the endpoint's stack."""
         version = self._table.get(name)
         if version is None:
-            asked = NOBODY if headers is None and not tenant else Asked(headers or {}, tenant)
-            version, stack, _ = self._open(name, data, asked.headers, tenant)
-            names = named_outputs(outputs, version.outputs, version.owner)
-            told = (version, data, names, timeout, priority, engine, True, asked)
-            answers: Answers = stack.answer(tuple.__new__(InferCall, told)).result()
-            return answers
+            options = (timeout, priority, engine)
+            return self._by_stack(name, data, headers, tenant, outputs, options, wait=True).result()
         call = PLAIN
         if not (outputs is None is timeout and priority is None is engine):
             call = Call.of(version, outputs, timeout, priority, engine)
@@ -311,12 +307,14 @@ class Runtime:
         tenant: str,
         outputs: str | Iterable[str] | None,
         options: tuple[float | None, int | None, str | None],
+        *,
+        wait: bool = False,
     ) -> Future[Answers]:
         """A future by the stack of an endpoint whose name is not in the table."""
         asked = NOBODY if headers is None and not tenant else Asked(headers or {}, tenant)
         version, stack, _ = self._open(name, data, asked.headers, tenant)
         names = named_outputs(outputs, version.outputs, version.owner)
-        return stack.answer(InferCall(version, data, names, *options, False, asked))
+        return stack.answer(InferCall(version, data, names, *options, wait, asked))
 
     def submit(  # noqa: PLR0913 (each has a default)
         self,
@@ -364,15 +362,8 @@ class Runtime:
         """
         import asyncio  # it takes 30 ms, and who awaits this has it
 
-        coming = self.submit(
-            *(name, data),
-            outputs=outputs,
-            timeout=timeout,
-            priority=priority,
-            engine=engine,
-            headers=headers,
-            tenant=tenant,
-        )
+        more: Any = {"timeout": timeout, "priority": priority, "engine": engine, "tenant": tenant}
+        coming = self.submit(name, data, outputs=outputs, headers=headers, **more)
         return coming.result() if coming.done() else await asyncio.wrap_future(coming)
 
     def predict_batch(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.pages import page
-from flour.core.types import Record, Text, Type, Vector
+from flour.core.types import Record, Text, Vector
 from flour.data.frames import as_column, frame_columns, is_sparse
 from flour.sklearn.importer import refuse_stand_in, warn
 from oven import Plan
@@ -133,7 +133,7 @@ def verify_forms(
     """
     typed = plan.variants.of(rows) or plan
     entry = typed.entry()
-    for form, place, data in _forms(plan.inputs, rows):
+    for form, place, data in _forms(plan, rows):
         made = dict(zip(typed.outputs, entry(data), strict=True))
         for name, value in made.items():
             if isinstance(value, Mapping):
@@ -154,17 +154,20 @@ def verify_forms(
                 )
 
 
-def _forms(inputs: Mapping[str, Type], rows: object) -> Iterator[tuple[str, int | None, Any]]:
+def _forms(plan: Plan, rows: object) -> Iterator[tuple[str, int | None, Any]]:
     """Other forms of these rows: what they are called, which row it is or None for a block."""
-    if len(inputs) > 1 or is_sparse(rows):
+    if len(plan.inputs) > 1 or is_sparse(rows):
         return
-    (kind,) = inputs.values()
+    (kind,) = plan.inputs.values()
     columns = frame_columns(rows) if isinstance(kind, Record) else None
     if columns is not None and set(kind.names) <= set(columns):  # type: ignore[union-attr]  # as above
         plain = {
             name: as_column(columns[name])[:FORM_ROWS].tolist()
             for name in kind.names  # type: ignore[union-attr]  # a record has names
         }
+        known = plan.reader.nulls.learn()  # None means NaN there, and None in a frame
+        if any(v is None for name in known.nan - known.none for v in plain.get(name, ())):
+            return
         records = [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
         lists = [list(row.values()) for row in records]
         yield "a dict of lists", None, plain

@@ -41,6 +41,7 @@ from flour.core.types import (
 from flour.data.coerce import is_named
 from flour.data.coerce_pairs import is_one_row
 from flour.data.frame_reader import FrameReader
+from flour.data.frames import object_array
 from flour.data.nulls import Known, Nulls, has_nulls
 
 #: The cost of a document however short it is, in characters.
@@ -193,9 +194,8 @@ class BatchReader:
             found = np.asarray(data)
         except ValueError:
             return None  # it is no rectangle
-        if found.ndim != 2 or found.dtype.kind not in "biuf" or self.dtype is None:
-            return None
-        if found.shape[1] != self._only.width:  # type: ignore[union-attr]  # it is a vector
+        fits = found.ndim == 2 and found.dtype.kind in "biuf" and self.dtype is not None
+        if not fits or found.shape[1] != self._only.width:  # type: ignore[union-attr]  # a vector
             return None
         return Batch(Form.ARRAYS, found.astype(self.dtype, copy=False), len(data), single=False)
 
@@ -222,13 +222,15 @@ class BatchReader:
             return row_batch(data.tolist()) if len(data) == kind.width else None
         assert isinstance(kind, Record), "nothing else has values in a row"
         if not kind.positional or self.columns & {*data.index}:
-            return self._by_name(data.to_dict())
+            row = data.to_dict()
+            if self.nulls.idle or all(value is not None for value in row.values()):
+                return self._by_name(row)
+            block = {name: object_array([value]) for name, value in row.items()}
+            return Batch(Form.GENERAL, block, 1, single=True)  # as in its frame, None is None
         values = data.tolist()
-        return (
-            self._by_name(dict(zip(kind.names, values, strict=True)))
-            if (len(values) == len(kind.names))
-            else None
-        )
+        if len(values) != len(kind.names):
+            return None
+        return self._by_name(dict(zip(kind.names, values, strict=True)))
 
     def _document(self, data: object) -> Batch | None:
         """One document, or several in a list, or one with arrays around it."""
@@ -271,11 +273,6 @@ class BatchReader:
 def row_batch(data: object) -> Batch:
     """The batch of a row that an entry reads as it is, for callers that know it to be one."""
     return _new(Batch, (_ROW, data, 1, True))
-
-
-def read_batch(inputs: Mapping[str, Type], data: object) -> Batch:
-    """The data of a call to a program with these inputs as a batch."""
-    return BatchReader(inputs).read(data)
 
 
 def is_value(value: object) -> bool:

@@ -376,7 +376,14 @@ def _row_length(row: Any) -> str:
 # --- records and single columns ----------------------------------------------------------------
 
 
+def _is_named(row: object, kind: Record) -> bool:
+    """True for a named tuple with the columns of a record, such as a row of `itertuples`."""
+    return isinstance(row, tuple) and set(kind.names) <= {*getattr(row, "_fields", ())}
+
+
 def _record(data: Data, kind: Record, path: str) -> dict[str, Columns]:
+    if isinstance(data, list | tuple) and data and _is_named(data[0], kind):
+        data = [row._asdict() if _is_named(row, kind) else row for row in data]
     columns = frame_columns(data)
     if columns is None:
         columns = _by_position(data, kind, path)

@@ -16,7 +16,7 @@ import numpy as np
 
 from flour.core.errors import FlourError, InputError
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
-from flour.data.batch import read_batch
+from flour.data.batch import BatchReader
 from oven import Plan
 from runtime.errors import Unfaithful
 from runtime.repository.errors import BadConfig
@@ -75,7 +75,7 @@ def compared(plan: Plan, rows: Iterable[tuple[Any, Mapping[str, Any]]], where: s
     """Raise Unfaithful unless every row gets its expected answers; returns how many there were."""
     count = 0
     for number, (row, answers) in enumerate(rows, 1):
-        outputs = plan.run(read_batch(plan.inputs, row).block)
+        outputs = plan.run(BatchReader(plan.inputs).read(row).block)
         for name, wanted in answers.items():
             if name not in outputs:
                 outputs_found = ", ".join(outputs)

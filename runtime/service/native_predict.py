@@ -221,10 +221,8 @@ _ANSWER = """\
             both = answers
             if mirror != 0:
                 Py_IncRef(both)
-            chosen = 0
-            if part != entry:
-                places = ld_int64(part, table.AT_PLACES)
-                chosen = places.ARRAY_DATA
+            places = ld_int64(part, table.AT_PLACES)
+            chosen = places.ARRAY_DATA if part != entry else 0
             $named_answers(outputs)
             if mirror != 0:
                 if made != 0:

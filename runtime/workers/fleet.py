@@ -236,10 +236,7 @@ class Fleet(FleetExperiments):
                 member.shown = member.line.ask("index", index)
 
     def settle(self, seconds: float) -> None:
-        """Wait until every worker that takes requests has followed, and knows the index.
-
-        NotInStep if one has not.
-        """
+        """Wait until all that take requests have followed, and know the index; or NotInStep."""
         with self._lock:
             members = [each for each in self._members if each.serving]
             lasts = [(each, last) for each in members for last in (each.last, each.shown)]

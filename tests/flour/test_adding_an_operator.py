@@ -40,8 +40,8 @@ assert all(stage.native for stage in plan.program.stages)
 np.testing.assert_allclose(plan.run(X)["value"], model.predict(X), rtol=1e-12)
 assert flour.show(flour.vector("x", 3).softsign()).count("Softsign") == 1
 gaps = __import__("gaps").Gaps([1.0, 2.0, 0.1])(flour.vector("x", 3, dtype="float32"))
-X, plan = X.astype("float32"), oven.bake(gaps)
-assert (plan.run(X)["output"] == gaps.reference(X)["output"]).all() and plan.program.stages[0].native
+X, own = X.astype("float32"), oven.bake(gaps)
+assert (own.run(X)["output"] == gaps.reference(X)["output"]).all() and own.program.stages[0].native
 """
 
 EXPORTS = """

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
-from flour.data.batch import DOCUMENT, Batch, Form, read_batch
+from flour.data.batch import DOCUMENT, Batch, BatchReader, Form
 
 VECTOR: dict[str, Type] = {"x": Vector(2)}
 RECORD: dict[str, Type] = {"row": Record((("a", Scalar("float64")), ("b", Category("string"))))}
@@ -72,7 +72,7 @@ CASES: dict[str, tuple[dict[str, Type], object, Form, int, bool]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_form_of_a_batch(case: str) -> None:
     inputs, data, kind, rows, single = CASES[case]
-    batch = read_batch(inputs, data)
+    batch = BatchReader(inputs).read(data)
     assert (batch.kind, batch.rows, batch.single) == (kind, rows, single)
 
 
@@ -89,20 +89,17 @@ def test_the_form_of_a_batch(case: str) -> None:
     ],
 )
 def test_a_row_as_a_block_of_one(inputs: dict[str, Type], row: Any, block: Any) -> None:
-    batch = read_batch(inputs, row)
+    batch = BatchReader(inputs).read(row)
     assert batch.block == block
     assert batch.as_block == Batch(Form.GENERAL, block, 1, single=False)
-    np.testing.assert_equal(read_batch(inputs, block).block, block)
+    np.testing.assert_equal(BatchReader(inputs).read(block).block, block)
 
 
 def test_a_vector_as_a_block_of_one_is_a_view() -> None:
-    block = read_batch(VECTOR, ROW).block
+    block = BatchReader(VECTOR).read(ROW).block
     assert block.shape == (1, 2)
     assert block.base is ROW
-
-
-def test_a_block_stays_what_it_is() -> None:
-    batch = read_batch(VECTOR, BLOCK)
+    batch = BatchReader(VECTOR).read(BLOCK)
     assert batch.block is BLOCK
     assert batch.as_block is batch
 
@@ -119,11 +116,10 @@ def test_a_block_stays_what_it_is() -> None:
     ],
 )
 def test_arrays_have_dtypes(inputs: dict[str, Type], data: object, *, has_dtype: bool) -> None:
-    assert read_batch(inputs, data).has_dtype is has_dtype
+    assert BatchReader(inputs).read(data).has_dtype is has_dtype
 
 
 def test_the_size_of_documents_counts_each() -> None:
-    assert read_batch(TEXT, "word").characters == DOCUMENT + 4
-    assert read_batch(TEXT, ["word", ""]).characters == 2 * DOCUMENT + 4
-    assert read_batch(TEXT, ["word", 7]).characters == 0
-    assert read_batch(VECTOR, ROW).characters == 0
+    sizes = [BatchReader(TEXT).read(each).characters for each in ("word", ["word", ""], ["w", 7])]
+    assert sizes == [DOCUMENT + 4, 2 * DOCUMENT + 4, 0]
+    assert BatchReader(VECTOR).read(ROW).characters == 0

@@ -202,6 +202,7 @@ def test_boosters_and_their_files(tmp_path: Path) -> None:
         model = pretzel.compile(source, verify=X, trust_pickle=True)
         want = tall.predict(xgboost.DMatrix(X))
         np.testing.assert_allclose(model.predict(X.astype(np.float32)), want, rtol=1e-6)
+    assert pretzel.compile(tmp_path / "tall.json").wait().plan.variants.ready_for(X)  # of float64
 
 
 def test_onnx_models(pipeline: Any) -> None:

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 import flour
 import oven
 from flour.core.types import Record, Scalar, Text, Vector
-from flour.data.batch import Form, read_batch
+from flour.data.batch import BatchReader, Form
 from runtime import Runtime
 
 DOCUMENT = "one two"
@@ -40,7 +40,7 @@ OTHERS: tuple[Any, ...] = (
     ids=repr,
 )
 def test_documents(data: object, unwrapped: object) -> None:
-    batch = read_batch({"X": Text()}, data)
+    batch = BatchReader({"X": Text()}).read(data)
     if unwrapped is None:
         assert batch.kind is Form.GENERAL
         return
@@ -51,12 +51,12 @@ def test_documents(data: object, unwrapped: object) -> None:
 
 def test_rows_lose_their_name_and_records_do_not() -> None:
     row = np.ones(3)
-    batch = read_batch({"X": Vector(3)}, {"X": row})
+    batch = BatchReader({"X": Vector(3)}).read({"X": row})
     assert batch.data is row
     assert (batch.kind, batch.single) == (Form.ROW, True)
-    assert read_batch({"X": Vector(3)}, {"Y": row}).kind is Form.GENERAL
+    assert BatchReader({"X": Vector(3)}).read({"Y": row}).kind is Form.GENERAL
     record = Record((("X", Scalar("float64")),))
-    assert read_batch({"X": record}, {"X": 1.0}) == (Form.ROW, {"X": 1.0}, 1, True)
+    assert BatchReader({"X": record}).read({"X": 1.0}) == (Form.ROW, {"X": 1.0}, 1, True)
 
 
 @pytest.mark.parametrize("data", [[DOCUMENT], np.array([[DOCUMENT]])], ids=repr)

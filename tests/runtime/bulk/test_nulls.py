@@ -28,6 +28,7 @@ from oven import Plan
 from runtime import Runtime
 from runtime.cli import main
 from runtime.http import Server, ServerSettings
+from runtime.verify import verify_forms
 from tests.house import entered
 from tests.runtime.http.client import Client
 
@@ -286,8 +287,12 @@ def test_frames_and_arrays_say_what_they_mean() -> None:
     rows["city"] = rows["city"].where(rows["city"].notna(), None).astype(object)
     wanted = model.decision_function(rows)  # None is an unknown category
     arrays = {name: rows[name].to_numpy() for name in rows}
-    for form in (rows, arrays, rows.to_numpy(object)):
+    tuples = [*rows[["age", "city"]].itertuples()]  # their columns have names
+    for form in (rows, arrays, rows.to_numpy(object), tuples):
         np.testing.assert_allclose(plan.run(form)["scores"], wanted)
+    call, scores = plan.entry(), [*plan.outputs].index("scores")
+    np.testing.assert_allclose([call(row)[scores] for _, row in rows.iterrows()], wanted)
+    verify_forms(plan, rows, plan.run(rows))  # None in Python's own rows is what JSON's null is
 
 
 def test_columns_as_arrays_go_by_machine_code_alone() -> None:
