@@ -231,6 +231,10 @@ def _measure(asked: argparse.Namespace) -> None:
         run.close()
     print(f"measured in {session.clock.elapsed:.0f} s: {path}")
     if not asked.no_report:
+        from bench.report.figures import Figures
+        from bench.report.goals import goals
+
+        print(goals(Figures(results.read([path]))).markdown())
         _report([path], docs=False)
 
 

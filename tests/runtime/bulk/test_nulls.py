@@ -287,8 +287,7 @@ def test_frames_and_arrays_say_what_they_mean() -> None:
     rows["city"] = rows["city"].where(rows["city"].notna(), None).astype(object)
     wanted = model.decision_function(rows)  # None is an unknown category
     arrays = {name: rows[name].to_numpy() for name in rows}
-    tuples = [*rows[["age", "city"]].itertuples()]  # their columns have names
-    for form in (rows, arrays, rows.to_numpy(object), tuples):
+    for form in (rows, arrays, rows.to_numpy(object), [*rows[["age", "city"]].itertuples()]):
         np.testing.assert_allclose(plan.run(form)["scores"], wanted)
     call, scores = plan.entry(), [*plan.outputs].index("scores")
     np.testing.assert_allclose([call(row)[scores] for _, row in rows.iterrows()], wanted)
@@ -296,7 +295,6 @@ def test_frames_and_arrays_say_what_they_mean() -> None:
 
 
 def test_columns_as_arrays_go_by_machine_code_alone() -> None:
-    """Arrays have no nulls to ask for; a list beside one has."""
     plan, model, rows = fitted("categories", np.nan)
     call, age = plan.entry(), rows["age"].to_numpy()
     arrays = {"age": age, "city": rows["city"].to_numpy()}
