@@ -234,7 +234,8 @@ def _measure(asked: argparse.Namespace) -> None:
         from bench.report.figures import Figures
         from bench.report.goals import goals
 
-        print(goals(Figures(results.read([path]))).markdown())
+        if (found := goals(Figures(results.read([path])))).rows:
+            print(found.markdown())
         _report([path], docs=False)
 
 

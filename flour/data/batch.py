@@ -223,14 +223,14 @@ class BatchReader:
         assert isinstance(kind, Record), "nothing else has values in a row"
         if not kind.positional or self.columns & {*data.index}:
             row = data.to_dict()
-            if self.nulls.idle or all(value is not None for value in row.values()):
-                return self._by_name(row)
-            block = {name: object_array([value]) for name, value in row.items()}
-            return Batch(Form.GENERAL, block, 1, single=True)  # as in its frame, None is None
-        values = data.tolist()
-        if len(values) != len(kind.names):
+        elif len(data) == len(kind.names):
+            row = dict(zip(kind.names, data.tolist(), strict=True))
+        else:
             return None
-        return self._by_name(dict(zip(kind.names, values, strict=True)))
+        if self.nulls.idle or all(value is not None for value in row.values()):
+            return self._by_name(row)
+        block = {name: object_array([value]) for name, value in row.items()}
+        return Batch(Form.GENERAL, block, 1, single=True)  # as in its frame, None is None
 
     def _document(self, data: object) -> Batch | None:
         """One document, or several in a list, or one with arrays around it."""

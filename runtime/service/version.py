@@ -116,7 +116,7 @@ class Residence:
         self.pins = 0
         #: Whether the version was unregistered.
         self.retired = False
-        #: Whether a memory budget counts it, and what calls have it make.
+        #: True if a memory budget counts it, and what calls have it make.
         self.booked = False
 
 
