@@ -9,11 +9,11 @@ from typing import NamedTuple
 from oven import Plan
 from oven.entry.builtin import ONE, compiled
 from oven.entry.generator import entry_code
-from oven.entry.zipmap import ZIPMAP
+from oven.entry.zipmap import zipped
 from oven.plans import ahead
 from oven.plans.string_views import VIEWS
 from runtime.http.service import READERS
-from runtime.onnx.native_session_run import GATE, STYLE
+from runtime.onnx.native_session_run import STYLE, session_gate
 from runtime.runtime import Runtime
 
 
@@ -51,8 +51,8 @@ def use(plans: Sequence[Plan]) -> None:
     with Runtime(executors=1) as runtime:
         for number, plan in enumerate(plans):
             runtime.register(f"plan{number}", plan)
-    for template, style in ((ZIPMAP, ONE), (GATE, STYLE)):
-        code = entry_code(template)
+    for entry, style in ((zipped, ONE), (session_gate, STYLE)):
+        code = entry_code(entry)
         if code is not None:
             compiled(code, style)
     for reader in (*READERS, VIEWS):

@@ -16,7 +16,7 @@ NUMBERS, TEXTS, ENTRIES = 40e-6, 210e-6, 18e-6
 GUESS_SECONDS = 0.5
 TEXT = re.compile(r"\b(?:text|wrap)_")
 #: An entry's first argument is the object that Python calls.
-_ENTRY = re.compile(r"def \w+\(self,")
+_ENTRY = re.compile(r"\bdef \w+\(self,")
 
 #: What was expected to be compiled so far, and what it took.
 _expected, _taken = [GUESS_SECONDS], [GUESS_SECONDS]
@@ -34,5 +34,5 @@ def learn(source: str, taken: float) -> None:
 
 
 def _guess(source: str) -> float:
-    each = ENTRIES if _ENTRY.match(source) else TEXTS if TEXT.search(source) else NUMBERS
+    each = ENTRIES if _ENTRY.search(source) else TEXTS if TEXT.search(source) else NUMBERS
     return len(source) * each

@@ -17,9 +17,10 @@ import llvmlite.binding as llvm
 from flour.core.parsing import parse_source
 from oven import debug
 from oven.compiler import machine
+from oven.compiler.intrinsics.base import Helper
 from oven.compiler.intrinsics.vocabulary import vocabulary
 from oven.compiler.kinds import INT64, Mismatch
-from oven.compiler.lowering import Module
+from oven.compiler.lowering import Module, Vocabulary
 from oven.errors import CompileError, NoCompiler
 
 
@@ -59,9 +60,7 @@ def _by_numba(source: str, name: str, refused: str) -> str:
 
 def ir_text(source: str, name: str) -> tuple[str, str]:
     """The symbol of the function, and it in LLVM's intermediate language, not optimised yet."""
-    (definition,) = parse_source(source).body
-    assert isinstance(definition, ast.FunctionDef)
-    module = Module(vocabulary())
+    module, definition = opened(source, vocabulary())
     module.llvm.triple = machine.triple()
     # Without alignments, words are read as if aligned to four bytes. The widths of the processor's
     # own integers stay out: with them LLVM takes twice as long for text, and makes code for
@@ -70,6 +69,14 @@ def ir_text(source: str, name: str) -> tuple[str, str]:
     module.llvm.data_layout = re.sub(r"-n[\d:]+", "", layout)
     function, _ = module.write(definition, name, (INT64,) * len(definition.args.args))
     return function.name, str(module.llvm)
+
+
+def opened(source: str, words: Vocabulary) -> tuple[Module, ast.FunctionDef]:
+    """A module for the last function of a source, in which the others are words."""
+    *helpers, definition = parse_source(source).body
+    assert isinstance(definition, ast.FunctionDef)
+    known = {each.name: Helper(each) for each in helpers if isinstance(each, ast.FunctionDef)}
+    return Module({**words, **known}), definition
 
 
 def optimised(module: llvm.ModuleRef) -> llvm.ModuleRef:

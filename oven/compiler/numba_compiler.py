@@ -181,7 +181,10 @@ def ir_text(source: str, name: str) -> str:
     numba's own passes are left out: those of our lowering follow, so both have the same.
     """
     space = dict(_vocabulary())
-    exec(compile(source, f"<{name}>", "exec"), space)  # noqa: S102 (vetted: one plain function)
+    exec(compile(source, f"<{name}>", "exec"), space)  # noqa: S102 (vetted: plain functions)
+    for each in [each for each in space if each not in _vocabulary() and each != name]:
+        if isinstance(space[each], FunctionType):
+            space[each] = njit(space[each], **_OPTIONS, forceinline=True)
     count = space[name].__code__.co_argcount
     signature = types.int64(*[types.int64] * count)
     options = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}

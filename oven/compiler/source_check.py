@@ -8,7 +8,7 @@ in the vocabulary of native code.
 from __future__ import annotations
 
 import ast
-from collections.abc import Container
+from collections.abc import Collection, Container
 
 from flour.core.parsing import parse_source
 from oven.errors import CompileError
@@ -22,25 +22,35 @@ _ALLOWED = (
 _NUMBERS = ("math.inf", "math.nan", "math.pi")
 
 
-def vet(source: str, name: str, vocabulary: Container[str], parameters: int = 4) -> None:
-    """Raise CompileError unless the source is one function that only uses the vocabulary."""
+def vet(source: str, name: str, vocabulary: Collection[str], parameters: int = 4) -> None:
+    """Raise CompileError unless the source is one function that only uses the vocabulary.
+
+    Functions before it are its own words: each may call those above it.
+    """
     problem = _problem(source, name, vocabulary, parameters)
     if problem:
         raise CompileError.of(name, source, problem)
 
 
-def _problem(source: str, name: str, vocabulary: Container[str], parameters: int) -> str:
+def _problem(source: str, name: str, vocabulary: Collection[str], parameters: int) -> str:
     try:
         body = parse_source(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"this is not Python: {error}"
-    if len(body) != 1 or not isinstance(body[0], ast.FunctionDef) or body[0].name != name:
+    functions = [item for item in body if isinstance(item, ast.FunctionDef)]
+    if not body or functions != body or functions[-1].name != name:
         return f"this is not one function called {name}"
-    function = body[0]
-    if function.decorator_list or function.returns or not _plain(function.args, parameters):
-        return f"the function has {parameters} plain parameters"
-    inside = (item for statement in function.body for item in ast.walk(statement))
-    return next((complaint for item in inside if (complaint := _complaint(item, vocabulary))), "")
+    known, found = set(vocabulary), ""
+    for item in functions:
+        count = parameters if item is functions[-1] else len(item.args.args)
+        if item.decorator_list or item.returns or not _plain(item.args, count):
+            return f"the function has {count} plain parameters"
+        if item.name in known:
+            return f"{item.name} is a name of its own in native code"
+        inside = (each for statement in item.body for each in ast.walk(statement))
+        found = found or next((bad for each in inside if (bad := _complaint(each, known))), "")
+        known.add(item.name)
+    return found
 
 
 def _plain(arguments: ast.arguments, count: int) -> bool:

@@ -17,62 +17,62 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.node import Node
+from oven.compiler.words import c_call_2, int64, ld_int64, ldc_int32, st_int32
 from oven.entry.array_entry import Call
 from oven.entry.builtin import Contents, NativeTable, code_address, native_function
-from oven.entry.generator import KINDS, SCALAR, Template, numbers_of
+from oven.entry.generator import NULL, SCALAR, Kind, Object, c, ld_object, numbers_of
 from oven.entry.interpreter import address, list_items
-from oven.entry.parts import PARTS
+from oven.entry.parts import answer_array, named_answers
 from oven.entry.tables import named_output
 
-_TEXT = """\
-def array_call(self, argument):
+
+def array_call(self: Object, argument: Object) -> Object:
+    """The answers for a block of two dimensions."""
     table = self.ARRAY_DATA
-    fits = False
-    if argument.TYPE == PyArray_Type:
-        fits = argument.ARRAY_RANK == 2
+    fits = argument.TYPE == c.PyArray_Type and argument.ARRAY_RANK == 2
     if fits:
         fits = ld_int64(argument.ARRAY_SHAPE, 0) > 0
     if not fits:
-        $fall_back
-    answers = c_call_2(table.CODE, table.OWN, argument)
+        return c.PyObject_CallOneArg(table.FALLBACK, argument)
+    answers = Object(c_call_2(table.CODE, table.OWN, argument))
     if answers == 0:
-        return 0
-    names, output, made = table.NAMES, table.OUTPUT, 0
-    if names != 0:
-        $named_answers(names)
-        return made
-    made = ld_int64(answers, TUPLE_ITEMS)
-    if output != 0:
-        $converted
+        return NULL
+    if table.NAMES != 0:
+        return named_answers(table, answers, table.NAMES, 0)
+    made = ld_object(answers, c.TUPLE_ITEMS)
+    if table.OUTPUT == 0:
+        c.Py_IncRef(made)
+    elif not is_convertible(table, made):
+        c.Py_DecRef(answers)
+        return c.PyObject_CallOneArg(table.FALLBACK, argument)
     else:
-        Py_IncRef(made)
-    Py_DecRef(answers)
+        made = converted_labels(table, made, table.OUTPUT)
+    c.Py_DecRef(answers)
     return made
-"""
-#: The answer in an array of its own: it may be memory of somebody else's where Python answered.
-_CONVERTED = """\
-fits, dimensions, across = made.TYPE == PyArray_Type, 2, output.ACROSS
-if fits:
-    fits = made.ARRAY_DTYPE == table.GIVEN and made.ARRAY_FLAGS & ALIGNED != 0
-    fits = fits and made.ARRAY_RANK == 1
-if fits:
+
+
+def is_convertible(table: Object, made: Object) -> bool:
+    """True if an answer is an array of numbers of labels."""
+    fits = made.TYPE == c.PyArray_Type
+    if fits:
+        fits = made.ARRAY_DTYPE == table.GIVEN and made.ARRAY_FLAGS & c.ALIGNED != 0
+        fits = fits and made.ARRAY_RANK == 1
+    return fits and ld_int64(made.ARRAY_STRIDES, 0) == 8
+
+
+def converted_labels(table: Object, made: Object, output: Object) -> Object:
+    """The answer in an array of its own: it may be somebody else's memory where Python answered."""
     rows = ld_int64(made.ARRAY_SHAPE, 0)
-    fits = ld_int64(made.ARRAY_STRIDES, 0) == 8
-if not fits:
-    Py_DecRef(answers)
-    $fall_back
-sizes = stack_words(2)
-$array
-source, into = made.ARRAY_DATA, item.ARRAY_DATA
-made = item
-letters, labels, last = output.BYTES // 4, output.NAMES, output.LAST
-for i in range(rows):
-    label = labels + 4 * letters * min(max(ld_int64(source, i), 0), last)
-    for j in range(letters):
-        st_int32(into, j, ldc_int32(label, j))
-    into += 4 * letters
-"""
-ARRAY_CALL = Template("array_call", _TEXT, {**PARTS, "converted": _CONVERTED})
+    item = answer_array(table, output, rows, 2)
+    if item == 0:
+        return NULL
+    source, into, letters = made.ARRAY_DATA, int64(item.ARRAY_DATA), output.BYTES // 4
+    for i in range(rows):
+        label = output.NAMES + 4 * letters * min(max(ld_int64(source, i), 0), output.LAST)
+        for j in range(letters):
+            st_int32(into, j, ldc_int32(label, j))
+        into += 4 * letters
+    return item
 
 
 def open_array_call(
@@ -99,7 +99,7 @@ def open_array_call(
         words |= {"OUTPUT": row.ctypes.data, "GIVEN": id(_NUMBERS)}
         return Contents(words, (entry, fallback, converted, row, shelf))
 
-    return native_function(ARRAY_CALL, fill)
+    return native_function(array_call, fill)
 
 
 class FixedLabels:
@@ -118,7 +118,7 @@ class FixedLabels:
         """The conversion as machine code reads it, and the shelf for its answers."""
         labels, shelf = self._labels, [None]
         words = {"ACROSS": SCALAR, "NAMES": labels.ctypes.data, "LAST": len(labels) - 1}
-        words |= {"KIND": KINDS.index("int64"), "DTYPE": id(labels.dtype)}
+        words |= {"KIND": Kind.INT64, "DTYPE": id(labels.dtype)}
         words |= {"BYTES": labels.dtype.itemsize, "SHELF": list_items(shelf)}
         return np.array(numbers_of(words, "output"), np.int64), shelf
 

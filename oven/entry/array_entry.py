@@ -6,11 +6,11 @@
 
 The outputs come as a tuple, in the order of `plan.outputs`. A row is a numpy vector, a list or a
 tuple of numbers; of a plan that reads documents it is a `str` (or bytes, where the input has an
-encoding), and a list of them is a block. Where
-the plan is all native code and reads one vector of floats or one document (VECTORS and DOCUMENTS of
-oven.entry.forms), its entry is a function of machine code, and costs a fifth of a microsecond
-besides the plan's own work. Everything else (data of another type or layout, frames, plans with
-Python stages) goes through `Plan.run` and gives the same answers.
+encoding), and a list of them is a block. Where the plan is all native code and reads one vector of
+floats or one document, its entry is a function of machine code (vectors_entry, documents_entry of
+oven.entry.forms), and costs a fifth of a microsecond besides the plan's own work. Everything else
+(data of another type or layout, frames, plans with Python stages) goes through `Plan.run` and gives
+the same answers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flour.data.batch import BatchReader, Form
 from flour.data.coerce_values import document
 from oven.codegen.ports import Port
 from oven.entry.builtin import Contents, hand_on, native_function
-from oven.entry.forms import DOCUMENTS, VECTORS
+from oven.entry.forms import documents_entry, vectors_entry
 from oven.entry.row_layout import document_rows, rows_contents
 from oven.entry.tables import (
     CallMemory,
@@ -85,7 +85,7 @@ def open_array_entry(found: EntryLayout, fallback: Call) -> Call | None:
         return rows_contents(document_rows(run, found.outputs), words, found, fallback)
 
     if isinstance(kind, Text):
-        return native_function(DOCUMENTS, documents)
+        return native_function(documents_entry, documents)
     dtype, width = np.dtype(kind.dtype), kind.width
 
     def vectors() -> Contents:
@@ -97,7 +97,7 @@ def open_array_entry(found: EntryLayout, fallback: Call) -> Call | None:
         words["RELEASE_ROWS"] = max(1, RELEASE_BYTES // max(run.row_work, 1))
         return plan_contents(run, found.outputs, words, dtype, fallback, scratch)
 
-    return native_function(VECTORS, vectors)
+    return native_function(vectors_entry, vectors)
 
 
 #: The types of what batches have: of data of most others a batch has something else.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oven.compiler import cache, machine
-from oven.entry.generator import EntryCode, Template, entry_code
+from oven.entry.generator import Entry, EntryCode, entry_code
 from oven.entry.interpreter import address
 
 
@@ -70,13 +70,13 @@ class _Method(ctypes.Structure):
 
 
 def native_function(
-    template: Template, fill: Callable[[], Contents], style: Style = ONE
+    entry: Entry, fill: Callable[[], Contents], style: Style = ONE
 ) -> Callable[..., Any] | None:
     """A built-in function of this machine code, bound to a table of what `fill` says.
 
     None where this interpreter can have none, or there is no compiler.
     """
-    code = entry_code(template) if machine.is_there() else None
+    code = entry_code(entry) if machine.is_there() else None
     if code is None:
         return None
     contents = fill()

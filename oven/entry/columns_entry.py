@@ -5,7 +5,7 @@
     label, probabilities = call([31, "Graz"])                       # by position
     labels, probabilities = call([{"age": 31, "city": "Graz"}])     # a block; also a dict of lists
 
-For records the machine code (RECORDS of oven.entry.forms) checks and converts every value as
+For records the machine code (records_entry of oven.entry.forms) checks and converts every value as
 flour.data.coerce does, into the rows that the stages read, and runs them. What it would have to
 think about goes to Python, with the same answers and the errors.
 
@@ -15,7 +15,7 @@ think about goes to Python, with the same answers and the errors.
 
 Arrays by name are what callers have who think in columns, or serve ONNX models by their inputs'
 names. Numbers come in the program's own dtype, strings as objects or as numpy's own characters; the
-machine code (COLUMNS of oven.entry.forms) hands everything else on.
+machine code (columns_entry of oven.entry.forms) hands everything else on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from flour.data.nulls import Nulls
 from oven.codegen.ports import Port
 from oven.entry.array_entry import Answers, Call, EntryLayout, decoding, layout, open_array_entry
 from oven.entry.builtin import Contents, NativeTable, native_function
-from oven.entry.forms import COLUMNS, NAMED, RECORDS
+from oven.entry.forms import columns_entry, named_entry, records_entry
 from oven.entry.generator import FALLBACK
 from oven.entry.opaque_entry import open_opaque_entry
 from oven.entry.row_layout import Reading, RowLayout, rows_contents, rows_of
@@ -80,7 +80,7 @@ def open_columns_entry(
     columns = columns_of(plan, ranks or {})
     if columns is None:
         return None
-    entry = native_function(COLUMNS, partial(columns_contents, columns, fallback))
+    entry = native_function(columns_entry, partial(columns_contents, columns, fallback))
     found = layout(plan)
     if entry is None or found is None or not isinstance(found.kind, Vector):
         return entry
@@ -89,7 +89,7 @@ def open_columns_entry(
     assert straight is not None, "there can be entries"
     name = next(iter(plan.inputs))
     words = {"LABEL": id(name), "ENTRY": id(straight), "FALLBACK": id(entry)}
-    return native_function(NAMED, lambda: Contents(words, (name, straight, entry)))
+    return native_function(named_entry, lambda: Contents(words, (name, straight, entry)))
 
 
 def columns_of(plan: PlanSteps, ranks: Mapping[str, int]) -> RowLayout | None:
@@ -214,13 +214,15 @@ def _opened(plan: PlanSteps, fallback: Call, nulls: Nulls | None) -> Call | None
         words["BY_POSITION"] = int(rows.listed)
         return rows_contents(rows, words, otherwise, arrays, fallback)
 
-    entry = native_function(RECORDS, partial(contents, found, fallback))
+    entry = native_function(records_entry, partial(contents, found, fallback))
     if entry is None or nulls is None or nulls.idle:
         return entry
     asking = rows_of(plan, partial(_record_reading, 0))
     assert asking is not None, "it has one with None, too"
     settle, known = nulls.of_rows, entry
-    return native_function(RECORDS, partial(contents, asking, lambda data: known(settle(data))))
+    return native_function(
+        records_entry, partial(contents, asking, lambda data: known(settle(data)))
+    )
 
 
 def _record_reading(none: int, _: str, kind: Type | None) -> Reading | None:

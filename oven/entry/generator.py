@@ -1,37 +1,83 @@
-"""The generator of entries: functions of machine code that Python calls, put together from parts.
+"""The generator of entries: functions of machine code that Python calls.
 
-An entry is written in the vocabulary of native code (oven.compiler.native), as stages are, and with
-names for what is known only once the interpreter was measured. The generator makes numbers of them:
+An entry is a function over words (oven.compiler.words), as all native code is, with names for what
+is known only once the interpreter was measured. The generator makes numbers of them:
 
-    $answers                 the part of this name (oven.entry.parts), as far indented
     item.LIST_ITEMS          a load of the object's field, from where it was measured
     output.COLUMN            a load from a row of one of the tables in ROWS
     table.WIDTH              a load from the function's own table; its words come in the order in
-                             which the text first says them
-    PyDict_New()             a call of the function whose address is in the table
-    Py_None, PyList_Type     an object whose address is in the table
-    ALIGNED                  a number
+                             which the function first needs them
+    c.PyDict_New()           a call of the function whose address is in the table
+    c.Py_None, c.PyList_Type an object whose address is in the table
+    c.ALIGNED                a number that was measured
+    ld_object(items, 0)      a load of an address; Object(word) is a word that is one
 
-What comes out is one function without a single name in capitals, so `oven.compiler.source_check`
-reads it like an operator's code, and the numbers are part of the key of its machine code.
+What comes out is source without a single name in capitals, so `oven.compiler.source_check` reads it
+like an operator's code, and the numbers are part of the key of its machine code.
 """
 
 from __future__ import annotations
 
+import ast
 import json
-import re
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from oven.codegen.string_cells import NAN
 from oven.compiler import cache as code_cache
+from oven.compiler import written
+from oven.compiler.words import word
 from oven.entry.interpreter import Layout, object_layout
 
-#: What the rows of tables say that an entry's table points to. Of an output: one of KINDS, which
+# --- as functions are written ---------------------------------------------------------------------
+
+
+class Object(int):
+    """The address of an object, or of a row of a table: its attributes are loads."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Object: ...
+        def __add__(self, other: int) -> Object: ...
+        def __eq__(self, other: object) -> bool: ...
+        def __hash__(self) -> int: ...
+
+
+class _CPython:
+    """What the interpreter has, by its names in C."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> _Name: ...
+
+
+class _Name(Object):
+    def __call__(self, *arguments: float) -> Object:
+        """Stands for the call of a function."""
+        return Object(word(*arguments))
+
+
+c = _CPython()
+NULL = Object(0)
+
+
+def ld_object(base: int, index: int) -> Object:
+    """Stands for a load of an address."""
+    return Object(word(base, index))
+
+
+#: One that nobody changes while the code runs.
+ldc_object = ld_object
+_LOADS = {"ld_object": "ld_int64", "ldc_object": "ldc_int64"}
+
+# --- numbers --------------------------------------------------------------------------------------
+
+#: What the rows of tables say that an entry's table points to. Of an output: a Kind, which
 #: column of the io table it is, the dtype and width of its array, the bytes of a row, the strings
-#: that it numbers with the last one's number, and where its shelf is. Of a field: one of READS,
+#: that it numbers with the last one's number, and where its shelf is. Of a field: a Read,
 #: where in the row it goes, whether it has to be there, the bytes of a value and the bounds of
 #: whole numbers; of arrays also how many values a row has, their dtype, and bit n if they may have
 #: n dimensions. Of a conversion: source and destination, with their types. Of a room, which is
@@ -43,48 +89,35 @@ ROWS = {
     "room": ("EACH", "FIXED", "MOST", "END"),
 }
 #: Kinds of output: numpy's type of a scalar, or a number that stands for one of some strings.
-KINDS = (
-    *("float64", "float32", "int64", "int32", "int16", "int8"),
-    *("uint64", "uint32", "uint16", "uint8", "bool", "string"),
+Kind = IntEnum(
+    "Kind",
+    "FLOAT64 FLOAT32 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8 BOOL STRING",
+    start=0,
 )
 #: How a field is read: not at all, as an array's numbers, as one number, as text, as whole number.
-READS = ("SKIP", "NUMBER", "FLOAT64", "FLOAT32", "STRING", "TEXT", "WHOLE")
+Read = IntEnum("Read", "SKIP NUMBER FLOAT64 FLOAT32 STRING TEXT WHOLE", start=0)
 #: What a record's argument can be.
-_FORMS = ("NOTHING", "ROW_BY_NAME", "COLUMNS", "ROWS_BY_NAME", "LISTED", "LISTS")
+Form = IntEnum("Form", "NOTHING ROW_BY_NAME COLUMNS ROWS_BY_NAME LISTED LISTS", start=0)
 #: An output of one value per row has this width.
 SCALAR = -1
 #: An answer of up to so many values is used again once its caller has dropped it.
 SHELVED = 64
 #: Columns of numbers are copied in turns of so many rows, and so many columns together.
-_TILE, _TOGETHER = 32, 64
+TILE, MOST_WAITING = 32, 64
 #: The memory of a call, up to this size, is left for the next one.
-_MOST_SPARE = 16 << 20
-
-_NUMBERS = {
-    **{name: number for names in (READS, _FORMS) for number, name in enumerate(names)},
-    **{f"{name.upper()}_ROW": 8 * len(fields) for name, fields in ROWS.items()},
-    **{f"KIND_{name.upper()}": number for number, name in enumerate(KINDS)},
-    "SCALAR": SCALAR,
-    "SHELVED": SHELVED,
-    "MOST_SPARE": _MOST_SPARE,
-    "TILE": _TILE,
-    "MOST_WAITING": _TOGETHER,
-    "QUEUE_WORDS": 4 * _TOGETHER,
-    # Which bits of a dtype's word are its kind, letter, byte order and number, not its flags.
-    "SAME_DTYPE": ~0xFF000000,
-    "LOW_HALF": 0xFFFFFFFF,
-    "EXACT": 2**53,
-    "NO_NUMBER": NAN,
-    # Addresses beyond all that there are say where numpy's letters are, and whether all are ASCII.
-    "ASCII": 2**62,
-    "LETTERS": -(2**63),
-}
+MOST_SPARE = 16 << 20
+#: The bytes of a row of each table.
+OUTPUT_ROW, FIELD_ROW, CONVERSION_ROW, ROOM_ROW = (8 * len(fields) for fields in ROWS.values())
+#: The bits of a dtype's word that are its kind, letter, byte order and number, not its flags.
+SAME_DTYPE = ~0xFF000000
+#: Whole numbers up to here are floats, too.
+EXACT = 2**53
+NO_NUMBER = NAN
+#: Addresses beyond all that there are say where numpy's letters are, and whether all are ASCII.
+ASCII, LETTERS = 2**62, -(2**63)
 #: The first word of every table: what takes the rest, so that it can be replaced by place.
 FALLBACK = "FALLBACK"
 
-_PART = re.compile(r"^( *)\$(\w+)(?:\((.*)\))?\n", re.MULTILINE)
-_NAME = re.compile(r"\b(?:(\w+)\.)?(Py_?[A-Z]\w*|memcpy|[A-Z][A-Z0-9_]+)\b(\()?")
-_BREAK = re.compile(r"[(),]")
 #: Words of the vocabulary that call C functions of floats; others take and return addresses.
 _CALLS = {"PyFloat_FromDouble": "c_call_float", "PyLong_AsDouble": "c_call_to_float"}
 #: C functions that return an int: the upper half of the register may hold anything.
@@ -92,15 +125,7 @@ _INTS = {
     *("PyDict_Next", "PyUnicode_Compare", "PyDict_SetItem", "PyTuple_SetItem"),
     *("PyList_SetItem", "PyList_Append"),
 }
-_WIDENED = {"int32": "int64({})", "uint8": "int64({})", "float32": "float64({})"}
-
-
-class Template(NamedTuple):
-    """An entry to generate: its function's name, its text, and the parts that it names."""
-
-    name: str
-    text: str
-    parts: Mapping[str, str]
+_WIDENED = {"int32": "int64", "uint8": "int64", "float32": "float64"}
 
 
 class Generated(NamedTuple):
@@ -108,6 +133,10 @@ class Generated(NamedTuple):
 
     text: str
     words: tuple[str, ...]
+
+
+#: An entry as it is written: `self` and what it is called with, and an object or NULL.
+Entry = Callable[..., Object]
 
 
 class EntryCode(NamedTuple):
@@ -127,103 +156,84 @@ class EntryCode(NamedTuple):
         return self.make().text
 
 
-_codes: dict[int, tuple[Template, EntryCode | None]] = {}
+_codes: dict[Entry, EntryCode | None] = {}
 _SOURCE = Path(__file__).read_bytes()
 
 
-def entry_code(template: Template) -> EntryCode | None:
+def entry_code(entry: Entry) -> EntryCode | None:
     """The code of this entry; None where there can be no entries."""
-    known = _codes.get(id(template))
-    if known is None:
+    if entry not in _codes:
         layout = object_layout()
-        made = None if layout is None else _entry_code(template, layout)
-        known = _codes.setdefault(id(template), (template, made))
-    return known[1]
+        _codes[entry] = None if layout is None else code_for(entry, layout)
+    return _codes[entry]
 
 
-def _entry_code(template: Template, layout: Layout) -> EntryCode:
+def code_for(entry: Entry, layout: Layout) -> EntryCode:
     """An entry's code without its text, from the code cache or a pack."""
 
     def content() -> bytes:
-        made = generated(template, layout)
+        made = generated(entry, layout)
         return json.dumps([code_cache.key(made.text), *made.words]).encode()
 
-    inputs = (template.name, template.text, repr(layout), repr(_NUMBERS), _SOURCE)
-    parts = (text for part in sorted(template.parts.items()) for text in part)
-    key, *words = json.loads(code_cache.data(code_cache.made_of(*inputs, *parts), content))
-    return EntryCode(template.name, tuple(words), key, partial(generated, template, layout))
+    inputs = (entry.__name__, repr(layout), _SOURCE, written.source_bytes(entry))
+    key, *words = json.loads(code_cache.data(code_cache.made_of(*inputs), content))
+    return EntryCode(entry.__name__, tuple(words), key, partial(generated, entry, layout))
 
 
-def generated(template: Template, layout: Layout) -> Generated:
+def generated(entry: Entry, layout: Layout) -> Generated:
     """The text of an entry for objects that are laid out like this."""
-    names = _Names(layout)
-    return Generated(names.resolved(_expanded(template.text, template.parts)), tuple(names.words))
+    writer = _Writer(layout)
+    return Generated(writer.text(entry), tuple(writer.words))
 
 
-def _expanded(text: str, parts: Mapping[str, str]) -> str:
-    """The text with every part in its place, and the parts' own parts."""
-
-    def part(match: re.Match[str]) -> str:
-        indent, name, given = match.groups()
-        found = parts[name]
-        for place, argument in enumerate(given.split(", ") if given else ()):
-            found = found.replace(f"{{{place}}}", argument)
-        lines = _expanded(found, parts).splitlines(keepends=True)
-        return "".join(indent + line if line.strip() else line for line in lines)
-
-    return _PART.sub(part, text)
-
-
-class _Names:
-    """The names of a text as numbers and loads; collects the words of the table."""
+class _Writer(written.Writer):
+    """Writes the names of entries as numbers and loads; collects the words of the table."""
 
     def __init__(self, layout: Layout) -> None:
+        super().__init__()
         self.words: dict[str, int] = {FALLBACK: 0}
-        self._offsets = layout.offsets
-        self._numbers = {**_NUMBERS, **layout.numbers}
+        self._layout = layout
 
-    def resolved(self, text: str) -> str:
-        """The text without names, from its start."""
-        made, at = [], 0
-        while (match := _NAME.search(text, at)) is not None:
-            base, name, called = match.groups()
-            made.append(text[at : match.start()])
-            if called and base is None:
-                at, arguments = _arguments(text, match.end())
-                made.append(self._call(name, [self.resolved(each) for each in arguments]))
-            else:
-                made.append(self._value(base, name) + (called or ""))
-                at = match.end()
-        return "".join([*made, text[at:]])
+    def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802 (ast's name)
+        """A load of an address as the vocabulary has it, and whatever else has a name."""
+        return ast.Name(_LOADS[node.id]) if node.id in _LOADS else super().visit_Name(node)
 
-    def _value(self, base: str | None, name: str) -> str:
-        if base == "table" or name.startswith("Py"):
-            return f"ldc_int64(table, {self.words.setdefault(name, len(self.words))})"
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802 (ast's name)
+        """A field, a word of a table, or a name of C."""
+        made, name = super().visit_Attribute(node), node.attr
+        if made is not node or not (name.isupper() or name.startswith("Py") or name == "memcpy"):
+            return made
+        base = node.value.id if isinstance(node.value, ast.Name) else ""
+        if base == "table" or name.startswith(("Py", "mem")):
+            return _load(
+                "ldc_int64", ast.Name("table"), self.words.setdefault(name, len(self.words))
+            )
         if base in ROWS:
-            return f"ldc_int64({base}, {ROWS[base].index(name)})"
-        if base is not None:
-            dtype, place = self._offsets[name]
-            return _WIDENED.get(dtype, "{}").format(f"ld_{dtype}({base}, {place})")
-        return str(self._numbers[name] if name in self._numbers else self._offsets[name].place)
+            return _load("ldc_int64", node.value, ROWS[base].index(name))
+        if base == "c":
+            numbers = self._layout.numbers
+            return ast.Constant(numbers.get(name) or self._layout.offsets[name].place)
+        dtype, place = self._layout.offsets[name]
+        loaded = _load(f"ld_{dtype}", self.visit(node.value), place)
+        return _call(_WIDENED[dtype], loaded) if dtype in _WIDENED else loaded
 
-    def _call(self, name: str, arguments: list[str]) -> str:
-        function = self._value("table", name)
-        word = _CALLS.get(name, f"c_call_{len(arguments)}")
-        call = f"{word}({', '.join([function, *arguments])})"
-        return f"({call} & {_NUMBERS['LOW_HALF']})" if name in _INTS else call
+    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 (ast's name)
+        """A call of a function of C by its address, and of what else there is."""
+        if not isinstance(node.func, ast.Attribute):
+            is_address = isinstance(node.func, ast.Name) and self.known(node.func.id) is Object
+            return self.visit(node.args[0]) if is_address else super().visit_Call(node)
+        name, arguments = node.func.attr, node.args
+        given = [self.visit(node.func), *map(self.visit, arguments)]
+        made = _call(_CALLS.get(name, f"c_call_{len(arguments)}"), *given)
+        return ast.BinOp(made, ast.BitAnd(), ast.Constant(0xFFFFFFFF)) if name in _INTS else made
 
 
-def _arguments(text: str, start: int) -> tuple[int, list[str]]:
-    """The arguments of a call whose opening bracket ends at `start`, and where it ends."""
-    depth, arguments, begin = 1, list[str](), start
-    for match in _BREAK.finditer(text, start):
-        depth += {"(": 1, ")": -1, ",": 0}[match[0]]
-        if depth == 0 or (match[0] == "," and depth == 1):
-            arguments.append(text[begin : match.start()].strip())
-            begin = match.end()
-        if depth == 0:
-            break
-    return begin, [each for each in arguments if each]
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name), [*arguments], [])
+
+
+def _load(name: str, base: ast.expr, place: int) -> ast.Call:
+    return _call(name, base, ast.Constant(place))
 
 
 def numbers_of(values: Mapping[str, int], row: str) -> list[int]:

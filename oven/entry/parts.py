@@ -5,389 +5,541 @@ included. So all containers are made first, and scratch memory, which all entrie
 only after that: from there to the end no other Python code can run. A big block gets scratch memory
 of its own, and runs without the interpreter's lock.
 
-Parts speak of the entry's own variables: `argument` and `table`; `rows` and `dimensions`, what the
-answers are to be; `answers`, the tuple of them; `scratch`, `owned` and `capacity`, the memory, whom
-it belongs to and how much there is; `blocks` and `row_bytes`, where in it the rows lie and how far
-apart; `fits`, whether the argument is what the plan was made for; `total` and `longest`, the bytes
-of its texts.
+Parts are compiled into the entries that call them. They speak of `table`, the entry's own, which
+holds whatever C calls; `rows` and `dimensions`, what the answers are to be; `answers`, the tuple of
+them; `scratch`, the memory of the call, which is the `owned_bytes` at `owned` or, where that is
+NULL, the memory of all; `total` and `longest`, the bytes of the argument's texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from oven.compiler.words import (
+    call_stage,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    ld_float32,
+    ld_float64,
+    ld_int8,
+    ld_int16,
+    ld_int32,
+    ld_int64,
+    ld_uint8,
+    ld_uint16,
+    ld_uint32,
+    ldc_int64,
+    st_float32,
+    st_float64,
+    st_int8,
+    st_int16,
+    st_int32,
+    st_int64,
+    stack_words,
+)
+from oven.entry.generator import (
+    ASCII,
+    CONVERSION_ROW,
+    LETTERS,
+    MOST_SPARE,
+    NO_NUMBER,
+    NULL,
+    OUTPUT_ROW,
+    ROOM_ROW,
+    SAME_DTYPE,
+    SCALAR,
+    SHELVED,
+    Kind,
+    Object,
+    Read,
+    c,
+    ld_object,
+    ldc_object,
+)
 
-from oven.entry.generator import KINDS
+# --- arguments ------------------------------------------------------------------------------------
 
-#: The parts by their names.
-PARTS: dict[str, str] = {}
+#: The places of a dict's next value after the last one, and of one that nothing is known of.
+END, UNKNOWN = -1, -2
 
-#: Whatever is not exactly what the plan was made for goes to a Python function in the table.
-PARTS["fall_back"] = """\
-return PyObject_CallOneArg(table.FALLBACK, argument)
-"""
-PARTS["discard"] = """\
-$give_back
-Py_DecRef(answers)
-"""
-#: Memory of a call's own: the block that an earlier call left, as the pages of a new one take
-#: longer to come than most calls.
-PARTS["allocate"] = """\
-owned, owned_bytes, spares = ld_int64(table.SPARE, 0), ld_int64(table.SPARE, 1), table.SPARE
-if owned != 0 and owned_bytes >= {0} + 64:
-    st_int64(spares, 0, 0)
-    st_int64(spares, 1, 0)
-else:
-    owned_bytes = {0} + 64
-    owned = PyMem_RawMalloc(owned_bytes)
-    if owned == 0:
-        Py_DecRef(answers)
-        return PyErr_NoMemory()
-scratch = (owned + 63) & -64
-"""
-#: The larger of this block and the one that was left before is left for the next call.
-PARTS["give_back"] = """\
-if owned != 0:
-    spares = table.SPARE
-    if owned_bytes <= MOST_SPARE and owned_bytes > ld_int64(spares, 1):
-        left = ld_int64(spares, 0)
-        st_int64(spares, 0, owned)
-        st_int64(spares, 1, owned_bytes)
-        owned = left
-    PyMem_RawFree(owned)
-"""
-#: Whether two dtypes are the same; arrays that were pickled have a copy of theirs.
-PARTS["same_dtype"] = """\
-theirs, own = {0}, {1}
-same = theirs == own
-if not same:
-    same = theirs.DTYPE_KIND & SAME_DTYPE == own.DTYPE_KIND & SAME_DTYPE
-"""
-#: Where the items of a list or a tuple are, and whether it has this many.
-PARTS["items_of"] = """\
-if kind == PyList_Type:
-    {0}, fits = {1}.LIST_ITEMS, {1}.SIZE == {2}
-else:
-    {0}, fits = {1} + 8 * TUPLE_ITEMS, kind == PyTuple_Type
-    if fits:
-        fits = {1}.SIZE == {2}
-"""
-#: Make the answers.
-PARTS["answers"] = """\
-count = table.OUTPUTS
-answers = PyTuple_New(count)
-if answers == 0:
-    return 0
-sizes = stack_words(2)
-for place in range(count):
-    output = table.OUTPUT_TABLE + OUTPUT_ROW * place
-    across = output.ACROSS
-    if dimensions == 2 or across != SCALAR:
-        $array
-        PyTuple_SetItem(answers, place, item)
-"""
-#: An array for one output. Making one takes longer than most rows do. So a small one stays on a
-#: shelf, and where it has no other reference and is as it was made, it is used again. Nothing is
-#: lost with an array that is changed or held in any way: the next takes its place.
-PARTS["array"] = """\
-st_int64(sizes, 0, rows if dimensions == 2 else across)
-st_int64(sizes, 1, across)
-dtype, shelf, item = output.DTYPE, output.SHELF, 0
-rank = dimensions - (1 if across == SCALAR else 0)
-elements = rows * (1 if across == SCALAR else across)
-small = 0 < elements and elements <= SHELVED
-if small:
-    $shelved
-if item == 0:
-    Py_IncRef(dtype)
-    item = PyArray_Empty(rank, sizes, dtype, 0)
-    if item == 0:
-        Py_DecRef(answers)
-        return 0
-    if small:
-        before = ld_int64(shelf, 0)
-        Py_IncRef(item)
-        st_int64(shelf, 0, item)
-        Py_DecRef(before)
-"""
-PARTS["shelved"] = """\
-item = ld_int64(shelf, 0)
-same = item.TYPE == PyArray_Type
-if same:
-    same = item.REFERENCES == 1 and item.ARRAY_DTYPE == dtype
-    same = same and item.ARRAY_FLAGS | BY_COLUMNS == UNTOUCHED
-    same = same and item.ARRAY_BASE | item.ARRAY_WEAKREFS | item.ARRAY_BUFFERS == 0
-if same:
-    shape = item.ARRAY_SHAPE
-    same = item.ARRAY_RANK == rank
-    same = same and ld_int64(shape, 0) == ld_int64(sizes, 0)
-    if same and rank == 2:
-        same = ld_int64(shape, 1) == across
-if same and output.KIND == KIND_STRING:
-    name, cells = ldc_int64(output.NAMES, 0), item.ARRAY_DATA
-    for j in range(rows):
-        held = ld_int64(cells, j)
-        if same and held != 0:
-            same = held.TYPE == name.TYPE
-        else:
-            same = False
-if same:
-    Py_IncRef(item)
-else:
-    item = 0
-"""
-#: Memory for the rows.
-PARTS["rows_memory"] = """\
-blocks, row_bytes = table.SCRATCH_BYTES, table.ROW_BYTES
-numbers = (blocks + rows * row_bytes + 63) & -64
-texts = table.TEXTS if dimensions == 2 else 0
-copies = numbers + 8 * rows * texts
-scratch, owned, owned_bytes, capacity = table.SCRATCH, 0, 0, table.SHARED_BYTES
-if copies > capacity:
-    capacity += copies
-    $allocate(capacity)
-total, longest = 0, 0
-"""
-#: Of a dict the next value, with the place of the field that has its key.
-PARTS["next_field"] = """\
-if PyDict_Next(record, pair, pair + 8, pair + 16) == 0:
-    break
-key, item = ld_int64(pair, 1), ld_int64(pair, 2)
-known, plain = False, key.TYPE == PyUnicode_Type
-if at < table.FIELDS:
-    wanted = ldc_int64(table.KEYS, at)
-    known = key == wanted
-    if not known and plain and key.STRING_HASH == wanted.STRING_HASH:
-        known = PyUnicode_Compare(key, wanted) == 0
-if not known:
-    hit = 0
-    if plain:
-        hit = PyDict_GetItemWithError(table.INDEX, key)
-    if hit == 0:
-        fits = False
-        break
-    place = int64(hit.FLOAT_VALUE)
-"""
-#: A cell of text for a value: its UTF-8, which Python keeps, or that it is missing.
-PARTS["text_cell"] = """\
-if item.TYPE == PyUnicode_Type:
-    where = PyUnicode_AsUTF8AndSize(item, size)
-    st_int64(cell, 0, where)
-    st_int64(cell, 1, ld_int64(size, 0))
-    fits = where != 0
-    if fits:
-        total += ld_int64(size, 0)
-        longest = max(longest, ld_int64(size, 0))
+
+def same_dtype(theirs: Object, own: Object) -> bool:
+    """True if two dtypes are the same; arrays that were pickled have a copy of theirs."""
+    same = theirs == own
+    if not same:
+        same = theirs.DTYPE_KIND & SAME_DTYPE == own.DTYPE_KIND & SAME_DTYPE
+    return same
+
+
+def items_of(table: Object, record: Object, count: int) -> tuple[Object, bool]:
+    """The items of a list or a tuple, and whether it has so many."""
+    if record.TYPE == c.PyList_Type:
+        items, fits = record.LIST_ITEMS, record.SIZE == count
     else:
-        PyErr_Clear()
-else:
+        items, fits = record + 8 * c.TUPLE_ITEMS, record.TYPE == c.PyTuple_Type
+        if fits:
+            fits = record.SIZE == count
+    return items, fits
+
+
+def next_field(table: Object, record: Object, pair: int, at: int) -> tuple[int, Object]:
+    """Of a dict the next value, and the place of the field that has its key."""
+    if c.PyDict_Next(record, pair, pair + 8, pair + 16) == 0:
+        return END, NULL
+    key, item = ld_object(pair, 1), ld_object(pair, 2)
+    known, plain, place = False, key.TYPE == c.PyUnicode_Type, at
+    if at < table.FIELDS:
+        wanted = ldc_object(table.KEYS, at)
+        known = key == wanted
+        if not known and plain and key.STRING_HASH == wanted.STRING_HASH:
+            known = c.PyUnicode_Compare(key, wanted) == 0
+    if not known:
+        hit = NULL
+        if plain:
+            hit = c.PyDict_GetItemWithError(table.INDEX, key)
+        if hit == 0:
+            return UNKNOWN, NULL
+        place = int64(hit.FLOAT_VALUE)
+    return place, item
+
+
+def text_cell(table: Object, item: Object, cell: int, size: int, read: int, none: int) -> int:
+    """Write a cell of text: its UTF-8, which Python keeps, or that it is missing; -1 if it is none.
+
+    The bytes of the text otherwise.
+    """
+    if item.TYPE == c.PyUnicode_Type:
+        where = c.PyUnicode_AsUTF8AndSize(item, size)
+        st_int64(cell, 0, where)
+        st_int64(cell, 1, ld_int64(size, 0))
+        if where != 0:
+            return ld_int64(size, 0)
+        c.PyErr_Clear()
+        return int64(-1)
     missing = 0
-    if item == Py_None:
+    if item == c.Py_None:
         missing = none
-    elif item.TYPE == PyFloat_Type:
+    elif item.TYPE == c.PyFloat_Type:
         number = item.FLOAT_VALUE
-        missing = NO_NUMBER if number != number else 0
-    fits = missing != 0 and read == STRING
+        missing = NO_NUMBER if number != number else 0  # noqa: PLR0124 (so is only NaN)
     st_int64(cell, 1, missing)
-"""
-PARTS["refuse"] = """\
-if not fits or longest > table.LONGEST:
-    $discard
-    $fall_back
-"""
-#: Halves of whole numbers beyond int64 keep what is rounded away in their lowest bit.
-PARTS["convert"] = """\
-for place in range(table.CONVERSIONS):
-    conversion = table.CONVERSION_TABLE + CONVERSION_ROW * place
-    kind, wanted = conversion.KIND, conversion.WANTED
-    for i in range(rows):
-        here = scratch + blocks + i * row_bytes + conversion.FROM
-        there = scratch + blocks + i * row_bytes + conversion.TO
-        word, value = 0, 0.0
-        $load_value
-        if kind != KIND_FLOAT64 and kind != KIND_FLOAT32:
-            value = float64(word)
-            if kind == KIND_UINT64 and word < 0:
-                value = 2.0 * float64(word >> 1 & 9223372036854775807 | word & 1)
-        $store_value
-"""
-#: Memory for what depends on the longest document.
-PARTS["grow"] = """\
-room, most, sum_up = table.ROOMS, 0, 0
-for place in range(table.ROOM_COUNT):
-    takes = longest * room.EACH + room.FIXED
-    sum_up += (min(takes, room.MOST) + 63) & -64
-    most = max(most, sum_up)
-    if room.END != 0:
-        sum_up = 0
-    room += ROOM_ROW
-spare = (copies + total + 24 + 63) & -64
-work = rows * (table.ROW_WORK + longest * table.BYTE_WORK)
-release = work >= table.RELEASE_WORK
-if spare + most > capacity or (release and owned == 0):
-    larger = PyMem_RawMalloc(spare + most + 64)
+    return int64(0) if missing != 0 and read == Read.STRING else int64(-1)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def out_of_memory(table: Object, answers: Object) -> Object:
+    """The end of a call that got no memory."""
+    c.Py_DecRef(answers)
+    return c.PyErr_NoMemory()
+
+
+def taken_memory(table: Object, size: int) -> tuple[Object, int]:
+    """Memory of a call's own, and its size: the block that an earlier call left, if it is enough.
+
+    The pages of a new one take longer to come than most calls.
+    """
+    spares = table.SPARE
+    owned, owned_bytes = ld_object(spares, 0), ld_int64(spares, 1)
+    if owned != 0 and owned_bytes >= size + 64:
+        st_int64(spares, 0, 0)
+        st_int64(spares, 1, 0)
+    else:
+        owned_bytes = size + 64
+        owned = c.PyMem_RawMalloc(owned_bytes)
+    return owned, owned_bytes
+
+
+def give_back(table: Object, owned: int, owned_bytes: int) -> None:
+    """Leave the larger of this block and the one that was left before to the next call."""
+    if owned != 0:
+        spares, unused = table.SPARE, owned
+        if owned_bytes <= MOST_SPARE and owned_bytes > ld_int64(spares, 1):
+            unused = ld_int64(spares, 0)
+            st_int64(spares, 0, owned)
+            st_int64(spares, 1, owned_bytes)
+        c.PyMem_RawFree(unused)
+
+
+def refused(
+    table: Object, argument: Object, answers: Object, owned: int, owned_bytes: int
+) -> Object:
+    """The answer of the Python function in the table, for what the plan was not made for."""
+    give_back(table, owned, owned_bytes)
+    c.Py_DecRef(answers)
+    return c.PyObject_CallOneArg(table.FALLBACK, argument)
+
+
+def numbers_at(table: Object, rows: int) -> int:
+    """The end of the rows in scratch memory, where the numbers of strings begin."""
+    return (table.SCRATCH_BYTES + rows * table.ROW_BYTES + 63) & -64
+
+
+def copies_at(table: Object, rows: int, dimensions: int) -> int:
+    """The end of the numbers, where the texts begin."""
+    return numbers_at(table, rows) + 8 * rows * (table.TEXTS if dimensions == 2 else 0)
+
+
+def rows_memory(table: Object, rows: int, dimensions: int) -> tuple[int, Object, int]:
+    """Memory for the rows, whom it belongs to, and how much there is; NULL if there is none."""
+    scratch, owned, owned_bytes = int64(table.SCRATCH), NULL, 0
+    size = copies_at(table, rows, dimensions)
+    if size > table.SHARED_BYTES:
+        owned, owned_bytes = taken_memory(table, table.SHARED_BYTES + size)
+        scratch = (owned + 63) & -64
+    return scratch, owned, owned_bytes
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def made_answers(table: Object, rows: int, dimensions: int) -> Object:
+    """The tuple of answers, with an array for each that is no scalar; NULL if memory is out."""
+    count = table.OUTPUTS
+    answers = c.PyTuple_New(count)
+    if answers == 0:
+        return NULL
+    for place in range(count):
+        output = table.OUTPUT_TABLE + OUTPUT_ROW * place
+        if dimensions == 2 or output.ACROSS != SCALAR:
+            item = answer_array(table, output, rows, dimensions)
+            if item == 0:
+                c.Py_DecRef(answers)
+                return NULL
+            c.PyTuple_SetItem(answers, place, item)
+    return answers
+
+
+def answer_array(table: Object, output: Object, rows: int, dimensions: int) -> Object:
+    """An array for one output.
+
+    Making one takes longer than most rows do. So a small one stays on a shelf, and where it has no
+    other reference and is as it was made, it is used again. Nothing is lost with an array that is
+    changed or held in any way: the next takes its place.
+    """
+    sizes, across = stack_words(2), output.ACROSS
+    st_int64(sizes, 0, rows if dimensions == 2 else across)
+    st_int64(sizes, 1, across)
+    dtype, shelf, item = output.DTYPE, output.SHELF, NULL
+    rank = dimensions - (1 if across == SCALAR else 0)
+    elements = rows * (1 if across == SCALAR else across)
+    small = 0 < elements <= SHELVED
+    if small:
+        item = shelved_array(table, output, rank, rows, sizes)
+    if item == 0:
+        c.Py_IncRef(dtype)
+        item = c.PyArray_Empty(rank, sizes, dtype, 0)
+        if item != 0 and small:
+            before = ld_int64(shelf, 0)
+            c.Py_IncRef(item)
+            st_int64(shelf, 0, item)
+            c.Py_DecRef(before)
+    return item
+
+
+def shelved_array(table: Object, output: Object, rank: int, rows: int, sizes: int) -> Object:
+    """The array on an output's shelf, if nobody else has it and it is as it was made."""
+    item = ld_object(output.SHELF, 0)
+    same = item.TYPE == c.PyArray_Type
+    if same:
+        same = item.REFERENCES == 1 and item.ARRAY_DTYPE == output.DTYPE
+        same = same and item.ARRAY_FLAGS | c.BY_COLUMNS == c.UNTOUCHED
+        same = same and item.ARRAY_BASE | item.ARRAY_WEAKREFS | item.ARRAY_BUFFERS == 0
+    if same:
+        shape = item.ARRAY_SHAPE
+        same = item.ARRAY_RANK == rank
+        same = same and ld_int64(shape, 0) == ld_int64(sizes, 0)
+        if same and rank == 2:
+            same = ld_int64(shape, 1) == ld_int64(sizes, 1)
+    if same and output.KIND == Kind.STRING:
+        name, cells = ldc_object(output.NAMES, 0), item.ARRAY_DATA
+        for j in range(rows):
+            held = ld_object(cells, j)
+            same = same and held != 0 and held.TYPE == name.TYPE
+    if not same:
+        return NULL
+    c.Py_IncRef(item)
+    return item
+
+
+def named_answers(table: Object, answers: Object, names: Object, order: int) -> Object:
+    """The first answers of a call as a dict, in this order unless it is NULL; the tuple goes."""
+    made, wrong = c.PyDict_New(), 0
+    if made != 0:
+        for place in range(names.SIZE):
+            name, at = ld_int64(names, c.TUPLE_ITEMS + place), place
+            if order != 0:
+                at = ld_int64(order, place)
+            wrong |= c.PyDict_SetItem(made, name, ld_int64(answers, c.TUPLE_ITEMS + at))
+        if wrong != 0:
+            c.Py_DecRef(made)
+            made = NULL
+    c.Py_DecRef(answers)
+    return made
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def loaded(where: int, kind: int) -> tuple[int, float]:
+    """A number in memory as int64, whose bits a uint64 keeps, or as float64."""
+    word, value = int64(0), 0.0
+    if kind == Kind.FLOAT64:
+        value = ld_float64(where, 0)
+    elif kind == Kind.FLOAT32:
+        value = float64(ld_float32(where, 0))
+    elif kind == Kind.INT64 or kind == Kind.UINT64:
+        word = ld_int64(where, 0)
+    elif kind == Kind.INT32:
+        word = int64(ld_int32(where, 0))
+    elif kind == Kind.INT16:
+        word = int64(ld_int16(where, 0))
+    elif kind == Kind.INT8:
+        word = int64(ld_int8(where, 0))
+    elif kind == Kind.UINT32:
+        word = int64(ld_uint32(where, 0))
+    elif kind == Kind.UINT16:
+        word = int64(ld_uint16(where, 0))
+    elif kind == Kind.UINT8:
+        word = int64(ld_uint8(where, 0))
+    else:
+        word = int64(ld_uint8(where, 0) != 0)
+    return word, value
+
+
+def python_number(table: Object, where: int, kind: int) -> Object:
+    """A number in memory as one of Python's."""
+    word, value = loaded(where, kind)
+    if kind == Kind.FLOAT64 or kind == Kind.FLOAT32:
+        return c.PyFloat_FromDouble(value)
+    if kind == Kind.BOOL:
+        return c.PyBool_FromLong(word)
+    if kind == Kind.UINT64:
+        return c.PyLong_FromUnsignedLongLong(word)
+    return c.PyLong_FromLongLong(word)
+
+
+def store_word(where: int, size: int, word: int) -> None:
+    """Write a whole number of so many bytes."""
+    if size == 8:
+        st_int64(where, 0, word)
+    elif size == 4:
+        st_int32(where, 0, int32(word))
+    elif size == 2:
+        st_int16(where, 0, int16(word))
+    else:
+        st_int8(where, 0, int8(word))
+
+
+def convert(table: Object, start: int, rows: int) -> None:
+    """Write the converted numbers of all rows from `start` on.
+
+    Halves of whole numbers beyond int64 keep what is rounded away in their lowest bit.
+    """
+    for place in range(table.CONVERSIONS):
+        conversion = table.CONVERSION_TABLE + CONVERSION_ROW * place
+        kind, wanted = conversion.KIND, conversion.WANTED
+        for i in range(rows):
+            row = start + i * table.ROW_BYTES
+            there = row + conversion.TO
+            word, value = loaded(row + conversion.FROM, kind)
+            if kind != Kind.FLOAT64 and kind != Kind.FLOAT32:
+                value = float64(word)
+                if kind == Kind.UINT64 and word < 0:
+                    value = 2.0 * float64(word >> 1 & 0x7FFFFFFFFFFFFFFF | word & 1)
+            if wanted == Kind.FLOAT64:
+                st_float64(there, 0, value)
+            elif wanted == Kind.FLOAT32:
+                st_float32(there, 0, float32(value))
+            elif wanted == Kind.INT64 or wanted == Kind.UINT64:
+                store_word(there, 8, word)
+            elif wanted == Kind.INT32 or wanted == Kind.UINT32:
+                store_word(there, 4, word)
+            elif wanted == Kind.INT16 or wanted == Kind.UINT16:
+                store_word(there, 2, word)
+            else:
+                store_word(there, 1, word)
+
+
+# --- the end of a call ----------------------------------------------------------------------------
+
+
+def rooms_bytes(table: Object, longest: int) -> int:
+    """The most memory that depends on the longest document, in any step."""
+    room, most, sum_up = table.ROOMS, int64(0), int64(0)
+    for _ in range(table.ROOM_COUNT):
+        takes = longest * room.EACH + room.FIXED
+        sum_up += (min(takes, room.MOST) + 63) & -64
+        most = max(most, sum_up)
+        if room.END != 0:
+            sum_up = 0
+        room += ROOM_ROW
+    return most
+
+
+def grown_memory(
+    table: Object, scratch: int, owned: Object, owned_bytes: int, size: int, rows: int
+) -> tuple[int, Object, int]:
+    """Larger memory, with the rows in it: as rows_memory says; what there was is given back."""
+    larger = c.PyMem_RawMalloc(size + 64)
     if larger != 0:
-        memcpy((larger + 63) & -64, scratch, numbers)
-    $give_back
-    if larger == 0:
-        Py_DecRef(answers)
-        return PyErr_NoMemory()
-    owned, owned_bytes, scratch = larger, spare + most + 64, (larger + 63) & -64
-"""
-#: The texts themselves, behind one another, and their cells pointing there.
-PARTS["copy_texts"] = """\
-strings, string_table = table.STRINGS, table.STRING_TABLE
-for i in range(rows):
-    for place in range(strings):
-        cell = scratch + blocks + i * row_bytes + ldc_int64(string_table, place)
-        where, long = ld_int64(cell, 0), max(ld_int64(cell, 1), 0)
-        st_int64(cell, 0, behind)
-        $encode
-        if long > 0:
-            memcpy(behind, where, long)
-        behind += long
-st_int64(behind, 0, 0)
-st_int64(behind, 1, 0)
-"""
-#: Where the columns are.
-PARTS["wire"] = """\
-for place in range(table.PORTS):
-    st_int64(scratch, 2 * place, scratch + blocks + ldc_int64(table.PORT_TABLE, place))
-    st_int64(scratch, 2 * place + 1, row_bytes)
-column = table.ROOM_COLUMN
-st_int64(scratch, 2 * column, scratch + spare)
-st_int64(scratch, 2 * column + 1, longest)
-text = scratch + numbers
-"""
-#: What follows once all values are in their rows.
-PARTS["filled"] = """\
-$refuse
-$convert
-$grow
-behind = scratch + copies
-$copy_texts
-$wire
-$run
-"""
-#: Run all stages, and turn what they left into the answers. Of several outputs that are the same
-#: column the last one is computed, and the others are copies.
-PARTS["run"] = """\
-for place in range(count):
-    output = table.OUTPUT_TABLE + OUTPUT_ROW * place
-    across, step = output.ACROSS, output.BYTES
-    where = scratch + table.CELLS + 8 * place
-    if dimensions == 2 and output.KIND == KIND_STRING:
-        where = text
-        text += 8 * rows
-    elif dimensions == 2 or across != SCALAR:
-        item = ld_int64(answers, TUPLE_ITEMS + place)
-        where = item.ARRAY_DATA
-    column = output.COLUMN
-    st_int64(scratch, 2 * column, where)
-    st_int64(scratch, 2 * column + 1, step)
-thread = 0
-if release:
-    thread = PyEval_SaveThread()
-refused = call_stage(table.RUN, table.PROGRAM, scratch, rows, scratch + table.STAGES) != 0
-if release:
-    PyEval_RestoreThread(thread)
-if refused:
-    $discard
-    $fall_back
+        c.memcpy((larger + 63) & -64, scratch, numbers_at(table, rows))
+    give_back(table, owned, owned_bytes)
+    return (larger + 63) & -64, larger, size + 64
 
-for place in range(count):
-    output = table.OUTPUT_TABLE + OUTPUT_ROW * place
-    kind, where = output.KIND, ld_int64(scratch, 2 * output.COLUMN)
-    names, last = output.NAMES, output.LAST
-    if dimensions == 2:
-        if kind == KIND_STRING:
-            item = ld_int64(answers, TUPLE_ITEMS + place)
-            cells = item.ARRAY_DATA
-            for i in range(rows):
-                name = ldc_int64(names, min(max(ld_int64(where, i), 0), last))
-                Py_IncRef(name)
-                before = ld_int64(cells, i)
-                st_int64(cells, i, name)
-                Py_DecRef(before)
-    if kind != KIND_STRING and (dimensions == 2 or output.ACROSS != SCALAR):
-        item = ld_int64(answers, TUPLE_ITEMS + place)
-        if item.ARRAY_DATA != where:
-            memcpy(item.ARRAY_DATA, where, rows * output.BYTES)
-    if dimensions != 2 and output.ACROSS == SCALAR:
-        item = 0
-        $scalar
+
+def copy_texts(table: Object, start: int, rows: int, into: int, letters: int) -> None:
+    """Copy the texts themselves behind one another, and have their cells point there.
+
+    With `letters` some may be numpy's characters: their addresses say so.
+    """
+    strings, string_table, behind = table.STRINGS, table.STRING_TABLE, into
+    for i in range(rows):
+        for place in range(strings):
+            cell = start + i * table.ROW_BYTES + ldc_int64(string_table, place)
+            where, size = ld_int64(cell, 0), max(ld_int64(cell, 1), 0)
+            st_int64(cell, 0, behind)
+            if letters != 0 and (where >= ASCII or where < 0):
+                encode(where, size, behind)
+            elif size > 0:
+                c.memcpy(behind, where, size)
+            behind += size
+    st_int64(behind, 0, 0)
+    st_int64(behind, 1, 0)
+
+
+def encode(where: int, size: int, into: int) -> None:
+    """Write the UTF-8 of numpy's characters, of so many bytes."""
+    if where >= ASCII:
+        for k in range(size):
+            st_int8(into, k, int8(ld_int32(where - ASCII, k)))
+        return
+    letters, behind, k = where - LETTERS, into, 0
+    while behind < into + size:
+        letter = int64(ld_int32(letters, k))
+        k += 1
+        more = int64(0)
+        if letter < 0x80:
+            st_int8(behind, 0, int8(letter))
         else:
-            item = ldc_int64(names, min(max(ld_int64(where, 0), 0), last))
-            Py_IncRef(item)
-        if item == 0:
-            Py_DecRef(answers)
-            answers = 0
-            break
-        PyTuple_SetItem(answers, place, item)
-$give_back
-return answers
-"""
-#: The first answers of a call as a dict, under the names in a tuple.
-PARTS["named_answers"] = """\
-made, wrong = PyDict_New(), 0
-if made != 0:
-    for place in range({0}.SIZE):
-        name = ld_int64({0}, TUPLE_ITEMS + place)
-        wrong |= PyDict_SetItem(made, name, ld_int64(answers, TUPLE_ITEMS + place))
-    if wrong != 0:
-        Py_DecRef(made)
-        made = 0
-Py_DecRef(answers)
-"""
+            more = 1 + int64(letter > 0x7FF) + int64(letter > 0xFFFF)
+            st_int8(behind, 0, int8((0xFF00 >> more + 1) & 0xFF | letter >> 6 * more))
+            for j in range(more):
+                rest = letter >> 6 * (more - 1 - j)
+                st_int8(behind, 1 + j, int8(0x80 | rest & 0x3F))
+        behind += more + 1
 
 
-def _switch(name: str, cases: dict[str, str]) -> str:
-    """One of these lines, by a number."""
-    return "el".join([f"if {name} == {number}:\n    {line}\n" for number, line in cases.items()])
+def finished(
+    table: Object,
+    argument: Object,
+    answers: Object,
+    scratch: int,
+    owned: Object,
+    owned_bytes: int,
+    rows: int,
+    dimensions: int,
+    total: int,
+    longest: int,
+    letters: int,
+) -> Object:
+    """The answers, once all values are in their rows and converted."""
+    copies = copies_at(table, rows, dimensions)
+    spare = (copies + total + 24 + 63) & -64
+    size = spare + rooms_bytes(table, longest)
+    capacity = owned_bytes - 64 if owned != 0 else table.SHARED_BYTES
+    work = rows * (table.ROW_WORK + longest * table.BYTE_WORK)
+    release = int64(work >= table.RELEASE_WORK)
+    if size > capacity or (release != 0 and owned == 0):
+        scratch, owned, owned_bytes = grown_memory(table, scratch, owned, owned_bytes, size, rows)
+        if owned == 0:
+            return out_of_memory(table, answers)
+    start = scratch + table.SCRATCH_BYTES
+    copy_texts(table, start, rows, scratch + copies, letters)
+    for place in range(table.PORTS):
+        st_int64(scratch, 2 * place, start + ldc_int64(table.PORT_TABLE, place))
+        st_int64(scratch, 2 * place + 1, table.ROW_BYTES)
+    column = table.ROOM_COLUMN
+    st_int64(scratch, 2 * column, scratch + spare)
+    st_int64(scratch, 2 * column + 1, longest)
+    numbers = scratch + numbers_at(table, rows)
+    return ran(
+        table, argument, answers, scratch, owned, owned_bytes, rows, dimensions, numbers, release
+    )
 
 
-def _of_kinds(name: str, floats: str, integers: str, others: Mapping[str, str]) -> str:
-    """One of these lines by the number of a kind; {0} is the kind, {1} it without its sign."""
-    lines = {
-        f"KIND_{kind.upper()}": others.get(kind, floats if "float" in kind else integers)
-        for kind in KINDS[:-1]
-    }
-    made = {each: (each[5:].lower(), each[5:].lower().removeprefix("u")) for each in lines}
-    return _switch(name, {each: line.format(*made[each]) for each, line in lines.items()})
+def ran(
+    table: Object,
+    argument: Object,
+    answers: Object,
+    scratch: int,
+    owned: Object,
+    owned_bytes: int,
+    rows: int,
+    dimensions: int,
+    numbers: int,
+    release: int,
+) -> Object:
+    """The answers, once all stages have run.
+
+    Of several outputs that are the same column the last one is computed, and the others are copies.
+    The numbers of strings go to `numbers`.
+    """
+    for place in range(table.OUTPUTS):
+        output = table.OUTPUT_TABLE + OUTPUT_ROW * place
+        where = scratch + table.CELLS + 8 * place
+        if dimensions == 2 and output.KIND == Kind.STRING:
+            where = numbers
+            numbers += 8 * rows
+        elif dimensions == 2 or output.ACROSS != SCALAR:
+            where = ld_object(answers, c.TUPLE_ITEMS + place).ARRAY_DATA
+        st_int64(scratch, 2 * output.COLUMN, where)
+        st_int64(scratch, 2 * output.COLUMN + 1, output.BYTES)
+    thread = NULL
+    if release != 0:
+        thread = c.PyEval_SaveThread()
+    failed = call_stage(table.RUN, table.PROGRAM, scratch, rows, scratch + table.STAGES) != 0
+    if release != 0:
+        c.PyEval_RestoreThread(thread)
+    if failed:
+        return refused(table, argument, answers, owned, owned_bytes)
+    for place in range(table.OUTPUTS):
+        output = table.OUTPUT_TABLE + OUTPUT_ROW * place
+        where = ld_int64(scratch, 2 * output.COLUMN)
+        if dimensions != 2 and output.ACROSS == SCALAR:
+            item = scalar_answer(table, output, where)
+            if item == 0:
+                c.Py_DecRef(answers)
+                answers = NULL
+                break
+            c.PyTuple_SetItem(answers, place, item)
+        else:
+            fill_array(table, output, ld_object(answers, c.TUPLE_ITEMS + place), where, rows)
+    give_back(table, owned, owned_bytes)
+    return answers
 
 
-def _of_sizes(line: str) -> str:
-    return _switch("long", {str(size): line.format(8 * size) for size in (8, 4, 2, 1)})
+def scalar_answer(table: Object, output: Object, where: int) -> Object:
+    """The answer for one value: a number, or the string that a number stands for."""
+    if output.KIND != Kind.STRING:
+        return python_number(table, where, output.KIND)
+    item = ldc_object(output.NAMES, min(max(ld_int64(where, 0), 0), output.LAST))
+    c.Py_IncRef(item)
+    return item
 
 
-_FLAG = "int64(ld_uint8({0}, 0) != 0)"
-PARTS |= {
-    "encode": "",
-    # A number in memory as one of Python's.
-    "scalar": _of_kinds(
-        "kind",
-        "item = PyFloat_FromDouble(float64(ld_{0}(where, 0)))",
-        "item = PyLong_FromLongLong(int64(ld_{0}(where, 0)))",
-        {
-            "bool": f"item = PyBool_FromLong({_FLAG.format('where')})",
-            "uint64": "item = PyLong_FromUnsignedLongLong(int64(ld_uint64(where, 0)))",
-        },
-    ),
-    # A number in memory as float64 or int64, whose bits a uint64 keeps.
-    "load_value": _of_kinds(
-        "kind",
-        "value = float64(ld_{0}(here, 0))",
-        "word = int64(ld_{0}(here, 0))",
-        {"bool": f"word = {_FLAG.format('here')}"},
-    ),
-    "store_value": _of_kinds(
-        "wanted",
-        "st_{0}(there, 0, {0}(value))",
-        "st_{1}(there, 0, {1}(word))",
-        {"bool": "st_int8(there, 0, int8(word))"},
-    ),
-    "store_word": _of_sizes("st_int{0}(cell, 0, int{0}(word))"),
-    "copy_words": _of_sizes(
-        "for i in range(few):\n"
-        "        st_int{0}(here + i * row_bytes, 0, ld_int{0}(there + i * step, 0))"
-    ),
-}
+def fill_array(table: Object, output: Object, item: Object, where: int, rows: int) -> None:
+    """Put the strings that numbers stand for into an array, or copies of what is elsewhere."""
+    into = item.ARRAY_DATA
+    if output.KIND == Kind.STRING:
+        for i in range(rows):
+            name = ldc_int64(output.NAMES, min(max(ld_int64(where, i), 0), output.LAST))
+            c.Py_IncRef(name)
+            before = ld_int64(into, i)
+            st_int64(into, i, name)
+            c.Py_DecRef(before)
+    elif into != where:
+        c.memcpy(into, where, rows * output.BYTES)

@@ -22,7 +22,7 @@ from oven.codegen.ports import Port, dtype_of
 from oven.codegen.stages import row_bytes
 from oven.entry import tables
 from oven.entry.builtin import Contents
-from oven.entry.generator import KINDS, READS, numbers_of
+from oven.entry.generator import Kind, Read, numbers_of
 from oven.entry.tables import CallMemory, Output, PlanSteps, aligned
 from oven.run.native_run import NativeRun
 
@@ -33,7 +33,7 @@ _CELL = 16
 class Reading(NamedTuple):
     """An entry's reading of one value of a row, or of several of one name side by side."""
 
-    #: One of READS.
+    #: A Read by its name.
     read: str
     #: What the entry's table says of it besides: see the fields in ROWS.
     more: Mapping[str, int]
@@ -170,7 +170,7 @@ def _field_words(found: RowLayout) -> tuple[dict[str, int], tuple[object, ...]]:
     index = {label: float(place) for place, label in enumerate(labels)}
     fields = list[list[int]]()
     for reading, offset, needed in found.fields.values():
-        row = {"READ": READS.index(reading.read), "OFFSET": offset, "NEEDED": needed}
+        row = {"READ": Read[reading.read], "OFFSET": offset, "NEEDED": needed}
         fields.append(numbers_of({**row, **reading.more}, "field"))
     parts = {
         "KEYS": [id(label) for label in labels],
@@ -178,7 +178,7 @@ def _field_words(found: RowLayout) -> tuple[dict[str, int], tuple[object, ...]]:
         "PORT_TABLE": found.ports,
         "STRING_TABLE": found.strings,
         "CONVERSION_TABLE": [
-            [source, KINDS.index(dtype), place, KINDS.index(other)]
+            [source, Kind[dtype.upper()], place, Kind[other.upper()]]
             for source, dtype, place, other in found.conversions
         ],
     }

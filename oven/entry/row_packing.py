@@ -20,7 +20,7 @@ from oven.codegen.stages import Value, is_text
 from oven.codegen.string_cells import TextCells
 from oven.entry.builtin import Contents, native_function
 from oven.entry.columns_entry import columns_contents, columns_of
-from oven.entry.forms import PACKED
+from oven.entry.forms import packed_entry
 from oven.entry.row_layout import RowLayout
 from oven.entry.tables import PlanSteps
 
@@ -51,7 +51,7 @@ def open_row_packing(plan: PlanSteps) -> PackRows:
         words, kept = columns_contents(found, _nothing)
         return Contents({**words, "DTYPE": id(dtype)}, (*kept, dtype))
 
-    native = native_function(PACKED, contents)
+    native = native_function(packed_entry, contents)
     if native is None:
         return _nothing
     name = next(iter(plan.inputs)) if kinds and isinstance(kinds[0], Text) and found.bare else None

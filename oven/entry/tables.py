@@ -13,7 +13,7 @@ from flour.core.types import Category, Scalar, Type, Vector
 from flour.ops.structure import TakeText
 from oven.codegen.stages import Stage
 from oven.entry.builtin import Contents
-from oven.entry.generator import KINDS, SCALAR, numbers_of
+from oven.entry.generator import SCALAR, Kind, numbers_of
 from oven.entry.interpreter import list_items
 from oven.run.native_run import LONGEST, RELEASE_BYTES, TEXT_BYTES, NativeRun, room_bytes
 
@@ -77,7 +77,7 @@ def _output_row(item: Output, column: int) -> list[int]:
     name = "string" if item.names is not None else kind.dtype
     across = kind.width if isinstance(kind, Vector) else SCALAR
     size = np.dtype(kind.dtype).itemsize if item.names is None else 8
-    words = {"KIND": KINDS.index(name), "COLUMN": column, "DTYPE": id(dtype), "ACROSS": across}
+    words = {"KIND": Kind[name.upper()], "COLUMN": column, "DTYPE": id(dtype), "ACROSS": across}
     words["BYTES"] = size * (max(across, 1) if across != SCALAR else 1)
     if item.names is not None:
         words |= {"NAMES": item.names.ctypes.data, "LAST": len(item.names) - 1}

@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from flour.core.types import FLOATS, Record, Text, Type, Vector
-from oven.entry.array_call import ARRAY_CALL
-from oven.entry.forms import COLUMNS, DOCUMENTS, NAMED, PACKED, RECORDS, VECTORS
-from oven.entry.generator import EntryCode, Template, entry_code
+from oven.entry.array_call import array_call
+from oven.entry.forms import (
+    columns_entry,
+    documents_entry,
+    named_entry,
+    packed_entry,
+    records_entry,
+    vectors_entry,
+)
+from oven.entry.generator import Entry, EntryCode, entry_code
 
 
 def usual_code(inputs: Collection[Type], *, alone: bool) -> tuple[EntryCode, ...]:
@@ -19,7 +26,7 @@ def usual_code(inputs: Collection[Type], *, alone: bool) -> tuple[EntryCode, ...
 
     Unless native code `alone` makes the answers, Python does, and calls what it needs.
     """
-    wanted = {each.name: each for each in (_templates(inputs) if alone else (ARRAY_CALL,))}
+    wanted = {each.__name__: each for each in (_entries(inputs) if alone else (array_call,))}
     found = _codes.get(names := tuple(wanted))
     if found is None:
         found = tuple(code for each in wanted.values() if (code := entry_code(each)) is not None)
@@ -31,20 +38,20 @@ def usual_code(inputs: Collection[Type], *, alone: bool) -> tuple[EntryCode, ...
 _codes: dict[tuple[str, ...], tuple[EntryCode, ...]] = {}
 
 
-def _templates(inputs: Collection[Type]) -> Iterator[Template]:
-    yield from (COLUMNS, ARRAY_CALL)
+def _entries(inputs: Collection[Type]) -> Iterator[Entry]:
+    yield from (columns_entry, array_call)
     match [*inputs]:
         case [Vector(_, dtype)] if dtype in FLOATS:
-            yield from (VECTORS, NAMED)
+            yield from (vectors_entry, named_entry)
             return
         case [Text()]:
-            yield DOCUMENTS
+            yield documents_entry
         case [Record() as kind]:
-            yield RECORDS
+            yield records_entry
             if len(kind.fields) - len(kind.unread) == 1:
-                yield DOCUMENTS
+                yield documents_entry
             if all(getattr(each, "dtype", "") == "float64" for _, each in kind.fields):
-                yield VECTORS
+                yield vectors_entry
         case [_, _, *_]:
-            yield RECORDS
-    yield PACKED
+            yield records_entry
+    yield packed_entry

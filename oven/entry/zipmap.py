@@ -13,48 +13,49 @@ from typing import Any
 
 import numpy as np
 
+from oven.compiler.words import float64, ld_float32, ld_int64, ldc_int64
 from oven.entry.builtin import Contents, native_function
-from oven.entry.generator import Template
-from oven.entry.parts import PARTS
+from oven.entry.generator import NULL, Object, c
 
 Rows = Callable[[Any], list[dict[Any, float]]]
 
-# A list that is not full yet has no addresses in it, which the collector knows how to pass over.
-_CODE = """\
-def zipped(self, argument):
+
+def zipped(self: Object, argument: Object) -> Object:
+    """A dict for each row of a block.
+
+    A list that is not full yet has no addresses in it, which the collector knows how to pass over.
+    """
     table = self.ARRAY_DATA
     width, fits = table.WIDTH, False
-    if argument.TYPE == PyArray_Type and argument.ARRAY_RANK == 2:
-        fits = argument.ARRAY_DTYPE == table.DTYPE and argument.ARRAY_FLAGS & ALIGNED != 0
+    if argument.TYPE == c.PyArray_Type and argument.ARRAY_RANK == 2:
+        fits = argument.ARRAY_DTYPE == table.DTYPE and argument.ARRAY_FLAGS & c.ALIGNED != 0
         fits = fits and ld_int64(argument.ARRAY_SHAPE, 1) == width
     if not fits:
-        $fall_back
+        return c.PyObject_CallOneArg(table.FALLBACK, argument)
     rows, keys = ld_int64(argument.ARRAY_SHAPE, 0), table.KEYS
-    made = PyList_New(rows)
+    made = c.PyList_New(rows)
     if made == 0:
-        return 0
+        return NULL
     for i in range(rows):
-        item, wrong = PyDict_New(), 0
+        item, wrong = c.PyDict_New(), 0
         if item == 0:
-            Py_DecRef(made)
-            return 0
+            c.Py_DecRef(made)
+            return NULL
         strides = argument.ARRAY_STRIDES
         place = argument.ARRAY_DATA + i * ld_int64(strides, 0)
         for j in range(width):
             number = float64(ld_float32(place + j * ld_int64(strides, 1), 0))
-            value = PyFloat_FromDouble(number)
+            value = c.PyFloat_FromDouble(number)
             if value == 0:
                 wrong = 1
                 break
-            wrong |= PyDict_SetItem(item, ldc_int64(keys, j), value)
-            Py_DecRef(value)
-        PyList_SetItem(made, i, item)
+            wrong |= c.PyDict_SetItem(item, ldc_int64(keys, j), value)
+            c.Py_DecRef(value)
+        c.PyList_SetItem(made, i, item)
         if wrong != 0:
-            Py_DecRef(made)
-            return 0
+            c.Py_DecRef(made)
+            return NULL
     return made
-"""
-ZIPMAP = Template("zipped", _CODE, PARTS)
 
 
 def zipmap(labels: Sequence[Hashable]) -> Rows:
@@ -79,4 +80,4 @@ def zipmap(labels: Sequence[Hashable]) -> Rows:
         words["FALLBACK"] = id(rows)
         return Contents(words, (keys, rows, dtype, places))
 
-    return native_function(ZIPMAP, contents) or rows
+    return native_function(zipped, contents) or rows

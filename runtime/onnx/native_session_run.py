@@ -14,72 +14,77 @@ from typing import Any
 
 import numpy as np
 
+from oven.compiler.words import c_call_2, int64, ldc_int64, st_int64
 from oven.entry.builtin import Contents, any_arguments, code_address, native_function
-from oven.entry.generator import Template
-from oven.entry.parts import PARTS
+from oven.entry.generator import NULL, Object, c, ld_object
 
-# A tuple fresh from the entry has one reference: its answers move to the list, and it is freed. Of
-# some outputs each may be asked for twice, so they are shared. Names are held in a tuple of their
-# own, as another thread may change the caller's list.
-_CODE = """\
-def session_gate(self, arguments, count, names):
+
+def session_gate(self: Object, arguments: Object, count: int, names: Object) -> Object:
+    """`run` for outputs and a dict."""
     table = self.ARRAY_DATA
-    known, made, answers, owned, many = False, 0, 0, 0, table.COUNT
+    made, owned, many = NULL, NULL, int64(table.COUNT)
     if count == 2 and names == 0:
-        asked, feed = ld_int64(arguments, 0), ld_int64(arguments, 1)
-        known = asked == Py_None and feed.TYPE == PyDict_Type
-        if asked.TYPE == PyList_Type and feed.TYPE == PyDict_Type:
-            owned = PyList_AsTuple(asked)
+        asked, feed = ld_object(arguments, 0), ld_object(arguments, 1)
+        known = asked == c.Py_None and feed.TYPE == c.PyDict_Type
+        if asked.TYPE == c.PyList_Type and feed.TYPE == c.PyDict_Type:
+            owned = c.PyList_AsTuple(asked)
             if owned == 0:
-                return 0
+                return NULL
             many = owned.SIZE
             known = many > 0
             for place in range(many):
-                each = ld_int64(owned, TUPLE_ITEMS + place)
-                known = known and each.TYPE == PyUnicode_Type
+                each = ld_object(owned, c.TUPLE_ITEMS + place)
+                known = known and each.TYPE == c.PyUnicode_Type
         if known:
-            made = c_call_2(table.ENTRY, table.OWN, feed)
+            made = Object(c_call_2(table.ENTRY, table.OWN, feed))
+    answers = NULL
     if made != 0:
-        known = made.TYPE == PyTuple_Type and made.REFERENCES == 1
-        if known:
-            answers = PyList_New(many)
-            known = answers != 0
-        if known:
-            items = answers.LIST_ITEMS
-            for place in range(many):
-                at, value = place, 0
-                if owned != 0:
-                    hit = PyDict_GetItemWithError(table.INDEX, ld_int64(owned, TUPLE_ITEMS + place))
-                    known = hit != 0
-                    if known:
-                        at = int64(hit.FLOAT_VALUE)
-                if known:
-                    source = TUPLE_ITEMS + ldc_int64(table.ORDER, 2 * at)
-                    shape = ldc_int64(table.ORDER, 2 * at + 1)
-                    value = ld_int64(made, source)
-                    if shape != 0:
-                        value = PyObject_CallOneArg(shape, value)
-                    elif owned != 0:
-                        Py_IncRef(value)
-                    else:
-                        st_int64(made, source, 0)
-                st_int64(items, place, value)
-                if value == 0:
-                    known = False
-                    break
-        Py_DecRef(made)
-        if known:
-            if owned != 0:
-                Py_DecRef(owned)
-            return answers
-        if answers != 0:
-            Py_DecRef(answers)
+        answers = listed(table, made, owned, many)
+        c.Py_DecRef(made)
     if owned != 0:
-        Py_DecRef(owned)
-    PyErr_Clear()
-    return PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
-"""
-GATE = Template("session_gate", _CODE, PARTS)
+        c.Py_DecRef(owned)
+    if answers != 0:
+        return answers
+    c.PyErr_Clear()
+    return c.PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
+
+
+def listed(table: Object, made: Object, owned: Object, many: int) -> Object:
+    """The answers in a list; NULL if one is missing.
+
+    A tuple fresh from the entry has one reference: its answers move to the list, and it is freed.
+    Of some outputs each may be asked for twice, so they are shared. Names are held in a tuple of
+    their own, as another thread may change the caller's list.
+    """
+    if made.TYPE != c.PyTuple_Type or made.REFERENCES != 1:
+        return NULL
+    answers = c.PyList_New(many)
+    if answers == 0:
+        return NULL
+    for place in range(many):
+        at, value = place, NULL
+        if owned != 0:
+            name = ld_object(owned, c.TUPLE_ITEMS + place)
+            hit, at = c.PyDict_GetItemWithError(table.INDEX, name), -1
+            if hit != 0:
+                at = int64(hit.FLOAT_VALUE)
+        if at >= 0:
+            source = c.TUPLE_ITEMS + ldc_int64(table.ORDER, 2 * at)
+            shape = ldc_int64(table.ORDER, 2 * at + 1)
+            value = ld_object(made, source)
+            if shape != 0:
+                value = c.PyObject_CallOneArg(shape, value)
+            elif owned != 0:
+                c.Py_IncRef(value)
+            else:
+                st_int64(made, source, 0)
+        st_int64(answers.LIST_ITEMS, place, value)
+        if value == 0:
+            c.Py_DecRef(answers)
+            return NULL
+    return answers
+
+
 STYLE = any_arguments(
     "run",
     "(output_names, input_feed, run_options=None)",
@@ -109,4 +114,4 @@ def open_gate(
         words |= {"ORDER": places.ctypes.data, "COUNT": len(order), "INDEX": id(index)}
         return Contents(words, (entry, general, order, places, index))
 
-    return native_function(GATE, fill, STYLE)
+    return native_function(session_gate, fill, STYLE)

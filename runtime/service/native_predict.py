@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 
 from flour.data.batch import DOCUMENT
+from oven.compiler.words import fetch, float64, int64, ld_int64, st_float64, st_int64, stack_words
 from oven.entry.builtin import Contents, any_arguments, native_function
-from oven.entry.generator import Template
+from oven.entry.generator import NULL, Object, c, ld_object
 from oven.entry.interpreter import slots
-from oven.entry.parts import PARTS
+from oven.entry.parts import named_answers
 from runtime.routing.mirror import Mirror
 from runtime.routing.pairs import Answers
 from runtime.service.call import BETWEEN_SECONDS
@@ -44,323 +45,380 @@ _WORDS = (
 #: The slots of a mirror, and what copies an array.
 _MIRROR_SLOTS, _COPY = ("version", "names", "joined", "waiting", "shed", "most"), np.ndarray.copy
 _FLOAT64 = np.dtype(np.float64)
-#: The arguments. Where an entry answers on the caller's thread, headers, a tenant, a priority and a
-#: deadline that is not close change nothing. A list of outputs is made a tuple before anything is
-#: looked up, as that may run anybody's code.
-_ARGUMENTS = """\
-name, data, asked, owned, bare, fits = 0, 0, 0, 0, True, count <= 2
-if count > 0:
-    name = ld_int64(arguments, 0)
-if count > 1:
-    data = ld_int64(arguments, 1)
-if names != 0:
-    for place in range(names.SIZE):
-        word, value = ld_int64(names, TUPLE_ITEMS + place), ld_int64(arguments, count + place)
-        if word == table.WORD_DATA and data == 0:
-            data = value
-        elif word == table.WORD_NAME and name == 0:
-            name = value
-        elif word == table.WORD_OUTPUTS:
-            asked = value
-        elif word == table.WORD_HEADERS or word == table.WORD_TENANT:
-            bare = bare and value == Py_None
-        elif word == table.WORD_TIMEOUT or word == table.WORD_PRIORITY or word == table.WORD_ENGINE:
-            if value != Py_None:
-                bare, given = False, value.TYPE
-                if word == table.WORD_ENGINE:
-                    fits = fits and value == table.WORD_INLINE
-                elif word == table.WORD_PRIORITY:
-                    fits = fits and given == PyLong_Type
-                elif given == PyFloat_Type:
-                    fits = fits and value.FLOAT_VALUE * 1000000.0 >= float64(table.NEAR)
-                else:
-                    fits = fits and given == PyLong_Type and PyLong_AsLong(value) > 0
-        else:
-            fits = False
-fits = fits and name != 0 and data != 0
-if asked == Py_None:
-    asked = 0
-if fits and asked != 0:
-    bare = False
-    if asked.TYPE == PyList_Type:
-        owned = PyList_AsTuple(asked)
-        if owned == 0:
-            return 0
-        asked = owned
-    if asked.TYPE == PyTuple_Type:
+
+
+def native_predict(self: Object, arguments: int, count: int, names: Object) -> Object:
+    """`predict` with a name and data, as nearly all calls are."""
+    table, name, data = self.ARRAY_DATA, NULL, NULL
+    if count == 2 and names == 0:
+        name, data = ld_object(arguments, 0), ld_object(arguments, 1)
+    return predicted(table, arguments, count, names, name, data, NULL, NULL, 1)
+
+
+def native_predict_options(self: Object, arguments: int, count: int, names: Object) -> Object:
+    """`predict` with any arguments.
+
+    Where an entry answers on the caller's thread, headers, a tenant, a priority and a deadline that
+    is not close change nothing. A list of outputs is made a tuple before anything is looked up, as
+    that may run anybody's code.
+    """
+    table, owned = self.ARRAY_DATA, NULL
+    name, data, asked, bare = read_options(table, arguments, count, names)
+    if name != 0 and asked != 0:
+        bare = 0
+        if asked.TYPE == c.PyList_Type:
+            owned = c.PyList_AsTuple(asked)
+            if owned == 0:
+                return NULL
+            asked = owned
+        if not are_names(table, asked):
+            name = NULL
+    return predicted(table, arguments, count, names, name, data, asked, owned, bare)
+
+
+def are_names(table: Object, asked: Object) -> bool:
+    """True for a string, and for a tuple of them."""
+    fits = asked.TYPE == c.PyUnicode_Type
+    if asked.TYPE == c.PyTuple_Type:
+        fits = True
         for place in range(asked.SIZE):
-            each = ld_int64(asked, TUPLE_ITEMS + place)
-            fits = fits and each.TYPE == PyUnicode_Type
-    else:
-        fits = fits and asked.TYPE == PyUnicode_Type
-"""
-#: Those of nearly all calls.
-_TWO_ARGUMENTS = """\
-name, data, asked, owned, bare, fits = 0, 0, 0, 0, True, count == 2 and names == 0
-if fits:
-    name, data = ld_int64(arguments, 0), ld_int64(arguments, 1)
-"""
-#: Whom the call is for, and whether it may go by the shortest way.
-_LOOK = """\
-def native_predict(self, arguments, count, names):
-    table = self.ARRAY_DATA
-    pair = stack_words(4)
-    known = False
-    version, entry, part, call, mirror = 0, 0, 0, 0, 0
-    $arguments
-    if fits and name.TYPE == PyUnicode_Type:
-        version = PyDict_GetItemWithError(table.ROUTES, name)
-        if version == 0 and bare:
-            mirror = PyDict_GetItemWithError(table.MIRRORS, name)
+            fits = fits and ld_object(asked, c.TUPLE_ITEMS + place).TYPE == c.PyUnicode_Type
+    return fits
+
+
+def read_options(
+    table: Object, arguments: int, count: int, names: Object
+) -> tuple[Object, Object, Object, int]:
+    """The name, the data, the outputs, and 1 if that is all; no name if they are others."""
+    name, data, asked, bare, fits = NULL, NULL, NULL, True, count <= 2
+    if count > 0:
+        name = ld_object(arguments, 0)
+    if count > 1:
+        data = ld_object(arguments, 1)
+    if names != 0:
+        for place in range(names.SIZE):
+            word = ld_object(names, c.TUPLE_ITEMS + place)
+            value = ld_object(arguments, count + place)
+            if word == table.WORD_DATA and data == 0:
+                data = value
+            elif word == table.WORD_NAME and name == 0:
+                name = value
+            elif word == table.WORD_OUTPUTS:
+                asked = value
+            elif word == table.WORD_HEADERS or word == table.WORD_TENANT:
+                bare = bare and value == c.Py_None
+            else:
+                fits = fits and is_option(table, word, value)
+                bare = bare and value == c.Py_None
+    if asked == c.Py_None:
+        asked = NULL
+    if not fits or data == 0:
+        name = NULL
+    return name, data, asked, int64(bare)
+
+
+def is_option(table: Object, word: Object, value: Object) -> bool:
+    """True if an option changes nothing here: a deadline that is far, a priority, this thread."""
+    if word == table.WORD_TIMEOUT or word == table.WORD_PRIORITY or word == table.WORD_ENGINE:
+        if value == c.Py_None:
+            return True
+        given = value.TYPE
+        if word == table.WORD_ENGINE:
+            return value == table.WORD_INLINE
+        if word == table.WORD_PRIORITY:
+            return given == c.PyLong_Type
+        if given == c.PyFloat_Type:
+            return value.FLOAT_VALUE * 1000000.0 >= float64(table.NEAR)
+        return given == c.PyLong_Type and c.PyLong_AsLong(value) > 0
+    return False
+
+
+def predicted(
+    table: Object,
+    arguments: int,
+    count: int,
+    names: Object,
+    name: Object,
+    data: Object,
+    asked: Object,
+    owned: Object,
+    bare: int,
+) -> Object:
+    """The answers by the shortest way, or by Python's."""
+    version, mirror = NULL, NULL
+    if name != 0 and name.TYPE == c.PyUnicode_Type:
+        version = c.PyDict_GetItemWithError(table.ROUTES, name)
+        if version == 0 and bare != 0:
+            mirror = c.PyDict_GetItemWithError(table.MIRRORS, name)
             if mirror != 0:
-                version = ld_int64(mirror, table.AT_VERSION)
+                version = ld_object(mirror, table.AT_VERSION)
+    entry, part, call = NULL, NULL, NULL
     if version != 0:
-        $fetched
-        entry = ld_int64(version, table.AT_ENTRY)
+        fetch_lines(table, version)
+        entry = ld_object(version, table.AT_ENTRY)
         part = entry
-        call = ld_int64(entry, table.AT_FUNCTION)
-        if call.TYPE != PyCFunction_Type:
-            version = 0
+        call = ld_object(entry, table.AT_FUNCTION)
+        if call.TYPE != c.PyCFunction_Type:
+            version = NULL
         elif asked != 0:
-            part = PyDict_GetItemWithError(ld_int64(entry, table.AT_PARTS), asked)
+            part = c.PyDict_GetItemWithError(ld_object(entry, table.AT_PARTS), asked)
             if part != 0:
-                call = ld_int64(part, table.AT_FUNCTION)
-            if part == 0 or call.TYPE != PyCFunction_Type:
-                version = 0
+                call = ld_object(part, table.AT_FUNCTION)
+            if part == 0 or call.TYPE != c.PyCFunction_Type:
+                version = NULL
     if owned != 0:
-        Py_DecRef(owned)
+        c.Py_DecRef(owned)
+    known = False
     if version != 0:
-        kind, yes = data.TYPE, Py_True
-        named = ld_int64(entry, table.AT_NAMED) == yes
-        first, text_at = 0, table.AT_TEXT
-        if kind == PyUnicode_Type:
-            known = ld_int64(entry, text_at) == yes
-        elif kind == PyDict_Type:
-            st_int64(pair, 0, 0)
-            if PyDict_Next(data, pair, pair + 8, pair + 16) != 0:
-                first = ld_int64(pair, 2)
-                if first.TYPE == PyArray_Type:
-                    dimensions = first.ARRAY_RANK
-                    if dimensions == 2 or (dimensions == 1 and named):
-                        few = PyLong_AsLong(ld_int64(entry, table.AT_INLINE_ROWS))
-                        known = ld_int64(first.ARRAY_SHAPE, 0) <= max(few, 1)
-                    first = 0
-                elif not named:
-                    first = 0
-        elif kind == PyList_Type and ld_int64(entry, text_at) == yes:
-            few = PyLong_AsLong(ld_int64(entry, table.AT_INLINE_CHARACTERS))
-            many, items = data.SIZE, data.LIST_ITEMS
-            size = table.DOCUMENT * many
-            known = many > 0 and size <= few
-            if known:
-                for place in range(many):
-                    document = ld_int64(items, place)
-                    if document.TYPE != PyUnicode_Type:
-                        known = False
-                        break
-                    size += document.STRING_LENGTH
-            known = known and size <= few
-        elif ld_int64(entry, table.AT_VECTOR) == yes:
-            if kind == PyArray_Type:
-                dimensions = data.ARRAY_RANK
-                known = dimensions == 1
-                if dimensions == 2:
-                    few = PyLong_AsLong(ld_int64(entry, table.AT_INLINE_ROWS))
-                    known = ld_int64(data.ARRAY_SHAPE, 0) <= few
-            elif kind == PyList_Type:
-                if data.SIZE > 0:
-                    first = ld_int64(data.LIST_ITEMS, 0)
-            elif kind == PyTuple_Type:
-                if data.SIZE > 0:
-                    first = ld_int64(data, TUPLE_ITEMS)
-        if first != 0:
-            kind = first.TYPE
-            known = kind == PyFloat_Type or kind == PyLong_Type
-            if named and not known:
-                known = kind == PyUnicode_Type or first == Py_None
-                known = known or kind == PyDoubleArrType_Type
+        known = is_inline(table, entry, data)
     if not known:
-        PyErr_Clear()
-        return PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
-"""
-#: After another plan's call each line of memory is far away and leads to the next: all are asked
-#: for at once. Asking is no reading: it does not matter what is there.
-_FETCHED = """\
-if version != ld_int64(table.LATEST, 0):
-    st_int64(table.LATEST, 0, version)
-    lines = ld_int64(version, table.LINES)
-    where = PyBytes_AsString(lines)
-    for place in range(lines.SIZE >> 3):
-        fetch(ld_int64(where, place))
-"""
-#: Count the call, make it, name the answers. What is used is held: the version may go meanwhile.
-_ANSWER = """\
-    ticket = PyIter_Next(ld_int64(entry, table.AT_CALLS))
+        c.PyErr_Clear()
+        return c.PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
+    return answered(table, arguments, count, names, data, version, entry, part, call, mirror)
+
+
+def fetch_lines(table: Object, version: Object) -> None:
+    """Ask for the memory that a call of a version reads.
+
+    After another plan's call each line is far away and leads to the next: all are asked for at
+    once. Asking is no reading: it does not matter what is there.
+    """
+    if version != ld_int64(table.LATEST, 0):
+        st_int64(table.LATEST, 0, version)
+        lines = ld_object(version, table.LINES)
+        where = c.PyBytes_AsString(lines)
+        for place in range(lines.SIZE >> 3):
+            fetch(ld_int64(where, place))
+
+
+def is_inline(table: Object, entry: Object, data: Object) -> bool:
+    """True if data is a row, a block of few rows, or few documents, as far as a look tells."""
+    kind, known, first = data.TYPE, False, NULL
+    by_name, text = ld_object(entry, table.AT_NAMED) == c.Py_True, table.AT_TEXT
+    if kind == c.PyUnicode_Type:
+        known = ld_object(entry, text) == c.Py_True
+    elif kind == c.PyDict_Type:
+        pair = stack_words(3)
+        st_int64(pair, 0, 0)
+        if c.PyDict_Next(data, pair, pair + 8, pair + 16) != 0:
+            first = ld_object(pair, 2)
+            if first.TYPE == c.PyArray_Type:
+                dimensions = first.ARRAY_RANK
+                if dimensions == 2 or (dimensions == 1 and by_name):
+                    few = c.PyLong_AsLong(ld_int64(entry, table.AT_INLINE_ROWS))
+                    known = ld_int64(first.ARRAY_SHAPE, 0) <= max(few, 1)
+                first = NULL
+            elif not by_name:
+                first = NULL
+    elif kind == c.PyList_Type and ld_object(entry, text) == c.Py_True:
+        known = is_few(table, entry, data)
+    elif ld_object(entry, table.AT_VECTOR) == c.Py_True:
+        if kind == c.PyArray_Type:
+            dimensions = data.ARRAY_RANK
+            known = dimensions == 1
+            if dimensions == 2:
+                few = c.PyLong_AsLong(ld_int64(entry, table.AT_INLINE_ROWS))
+                known = ld_int64(data.ARRAY_SHAPE, 0) <= few
+        elif kind == c.PyList_Type and data.SIZE > 0:
+            first = ld_object(data.LIST_ITEMS, 0)
+        elif kind == c.PyTuple_Type and data.SIZE > 0:
+            first = ld_object(data, c.TUPLE_ITEMS)
+    if first != 0:
+        kind = first.TYPE
+        known = kind == c.PyFloat_Type or kind == c.PyLong_Type
+        if by_name and not known:
+            known = kind == c.PyUnicode_Type or first == c.Py_None
+            known = known or kind == c.PyDoubleArrType_Type
+    return known
+
+
+def is_few(table: Object, entry: Object, data: Object) -> bool:
+    """True if a list has few documents, which are short."""
+    few = c.PyLong_AsLong(ld_int64(entry, table.AT_INLINE_CHARACTERS))
+    many, items = data.SIZE, data.LIST_ITEMS
+    size = int64(table.DOCUMENT * many)
+    known = many > 0 and size <= few
+    if known:
+        for place in range(many):
+            document = ld_object(items, place)
+            if document.TYPE != c.PyUnicode_Type:
+                known = False
+                break
+            size += document.STRING_LENGTH
+    return known and size <= few
+
+
+def answered(
+    table: Object,
+    arguments: int,
+    count: int,
+    names: Object,
+    data: Object,
+    version: Object,
+    entry: Object,
+    part: Object,
+    call: Object,
+    mirror: Object,
+) -> Object:
+    """Count the call, make it, name the answers. All that is used is held."""
+    ticket = c.PyIter_Next(ld_int64(entry, table.AT_CALLS))
     if ticket == 0:
-        return 0
-    number = PyLong_AsLong(ticket)
-    outputs, joined = ld_int64(part, table.AT_OUTPUTS), False
-    if mirror != 0:
-        outputs, joined = ld_int64(mirror, table.AT_NAMES), ld_int64(mirror, table.AT_JOINED) == yes
-        Py_IncRef(mirror)
-    Py_IncRef(version)
+        return NULL
+    c.Py_IncRef(version)
     if part != entry:
-        Py_IncRef(part)
-    Py_IncRef(call)
-    made = 0
-    rest = PyLong_AsLong(ld_int64(entry, table.AT_REST))
-    if number & rest == 0 and joined:
-        made = PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
-    elif number & rest == 0:
-        $looked
-        if mirror != 0 and made != 0:
-            $mirrored
-    else:
-        answers = PyObject_CallOneArg(call, data)
-        if answers != 0:
-            both = answers
-            if mirror != 0:
-                Py_IncRef(both)
-            places = ld_int64(part, table.AT_PLACES)
-            chosen = places.ARRAY_DATA if part != entry else 0
-            $named_answers(outputs)
-            if mirror != 0:
-                if made != 0:
-                    $noted
-                Py_DecRef(both)
-        elif mirror != 0:
-            PyErr_Clear()
-            made = PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
-        elif ld_int64(entry, table.AT_WATCHED) == Py_True:
-            PyErr_Clear()
-            $looked
+        c.Py_IncRef(part)
+    c.Py_IncRef(call)
+    looked = c.PyLong_AsLong(ticket) & c.PyLong_AsLong(ld_int64(entry, table.AT_REST)) == 0
+    made, watched = NULL, ld_object(entry, table.AT_WATCHED) == c.Py_True
     if mirror != 0:
-        Py_DecRef(mirror)
-    Py_DecRef(ticket)
-    Py_DecRef(call)
+        c.Py_IncRef(mirror)
+    answers = NULL
+    if not looked:
+        answers = c.PyObject_CallOneArg(call, data)
+    if answers != 0 and mirror != 0:
+        made = noted_answers(table, mirror, data, answers)
+    elif answers != 0:
+        order = int64(0)
+        if part != entry:
+            order = ld_object(part, table.AT_PLACES).ARRAY_DATA
+        made = named_answers(table, answers, ld_object(part, table.AT_OUTPUTS), order)
+    elif mirror != 0 and (not looked or ld_object(mirror, table.AT_JOINED) == c.Py_True):
+        c.PyErr_Clear()
+        made = c.PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
+    elif looked or watched:
+        c.PyErr_Clear()
+        made = timed(table, version, data, ticket, part)
+        if made != 0 and mirror != 0:
+            tell_mirror(table, mirror, data, made)
+    if mirror != 0:
+        c.Py_DecRef(mirror)
+    c.Py_DecRef(ticket)
+    c.Py_DecRef(call)
     if part != entry:
-        Py_DecRef(part)
-    Py_DecRef(version)
+        c.Py_DecRef(part)
+    c.Py_DecRef(version)
     return made
-"""
-#: Copy the row and the answers, as their owner may change them, for whoever asks the shadow; see
-#: runtime.routing.mirror. A row that holds more than plain values is copied by Python. Numbers are
-#: kept as bytes, which are made in a tenth of the time of an array, and which the garbage collector
-#: does not look at.
-_NOTED = """\
-waiting, row = ld_int64(mirror, table.AT_WAITING), 0
-if waiting.TYPE == PyList_Type:
-    if waiting.SIZE >= PyLong_AsLong(ld_int64(mirror, table.AT_MOST)):
-        turn = PyIter_Next(ld_int64(mirror, table.AT_SHED))
-        if turn != 0:
-            Py_DecRef(turn)
-    else:
-        $row_copy
-        if row == 0:
-            $mirrored
+
+
+def timed(table: Object, version: Object, data: Object, ticket: Object, part: Object) -> Object:
+    """A call that is looked at, or was refused: Python makes it, under the number that it has."""
+    given = stack_words(4)
+    st_int64(given, 0, version)
+    st_int64(given, 1, data)
+    st_int64(given, 2, ticket)
+    st_int64(given, 3, part)
+    return c.PyObject_Vectorcall(table.TIMED, given, 4, 0)
+
+
+# --- notes for a shadow: see runtime.routing.mirror -----------------------------------------------
+
+
+def noted_answers(table: Object, mirror: Object, data: Object, answers: Object) -> Object:
+    """The answers by name, noted with the row: copies of both, as their owner may change them."""
+    c.Py_IncRef(answers)
+    made = named_answers(table, answers, ld_object(mirror, table.AT_NAMES), 0)
+    waiting = ld_object(mirror, table.AT_WAITING)
+    if made != 0 and waiting.TYPE == c.PyList_Type:
+        if waiting.SIZE >= c.PyLong_AsLong(ld_int64(mirror, table.AT_MOST)):
+            turn = c.PyIter_Next(ld_int64(mirror, table.AT_SHED))
+            if turn != 0:
+                c.Py_DecRef(turn)
         else:
-            $noted_answers
-            Py_DecRef(row)
-"""
-_ROW_COPY = """\
-kind, plain = data.TYPE, True
-if kind == PyUnicode_Type:
-    row = data
-    Py_IncRef(row)
-elif kind == PyDict_Type:
-    st_int64(pair, 0, 0)
-    while plain and PyDict_Next(data, pair, pair + 8, pair + 16) != 0:
-        item = ld_int64(pair, 2)
-        $plain
-    if plain:
-        row = PyDict_Copy(data)
-elif kind == PyArray_Type:
-    row = PyObject_CallOneArg(table.COPY, data)
-elif kind == PyList_Type:
-    items, floats = data.LIST_ITEMS, True
-    for place in range(data.SIZE):
-        item = ld_int64(items, place)
-        floats = floats and item.TYPE == PyFloat_Type
-        $plain
-    if floats:
-        row = PyBytes_FromStringAndSize(0, 8 * data.SIZE)
-        if row != 0:
-            where = PyBytes_AsString(row)
-            for place in range(data.SIZE):
-                item = ld_int64(items, place)
-                st_float64(where, place, item.FLOAT_VALUE)
-    elif plain:
-        row = PyList_GetSlice(data, 0, data.SIZE)
-elif kind == PyTuple_Type:
-    for place in range(data.SIZE):
-        item = ld_int64(data, TUPLE_ITEMS + place)
-        $plain
-    if plain:
+            row = row_copy(table, data)
+            if row == 0:
+                tell_mirror(table, mirror, data, made)
+            else:
+                c.PyList_Append(waiting, row)
+                for place in range(answers.SIZE):
+                    item = answer_copy(table, ld_object(answers, c.TUPLE_ITEMS + place))
+                    c.PyList_Append(waiting, item)
+                    c.Py_DecRef(item)
+                c.Py_DecRef(row)
+    c.Py_DecRef(answers)
+    return made
+
+
+def tell_mirror(table: Object, mirror: Object, data: Object, made: Object) -> None:
+    """Have Python note the row, which it copies whatever it holds."""
+    given = stack_words(3)
+    st_int64(given, 0, mirror)
+    st_int64(given, 1, data)
+    st_int64(given, 2, made)
+    turn = c.PyObject_Vectorcall(table.MIRRORED, given, 3, 0)
+    if turn == 0:
+        c.PyErr_Clear()
+    else:
+        c.Py_DecRef(turn)
+
+
+def row_copy(table: Object, data: Object) -> Object:
+    """A copy of a row; NULL if it holds more than plain values.
+
+    Numbers are kept as bytes, which are made in a tenth of the time of an array, and which the
+    garbage collector does not look at.
+    """
+    kind, plain, row = data.TYPE, True, NULL
+    if kind == c.PyUnicode_Type:
         row = data
-        Py_IncRef(row)
-"""
-_PLAIN = """\
-type_of = item.TYPE
-known = type_of == PyFloat_Type or type_of == PyLong_Type or type_of == PyUnicode_Type
-known = known or item == Py_None or type_of == PyDoubleArrType_Type or item == yes
-plain = plain and known
-"""
-_NOTED_ANSWERS = """\
-PyList_Append(waiting, row)
-for place in range(both.SIZE):
-    item = ld_int64(both, TUPLE_ITEMS + place)
-    if item.TYPE == PyArray_Type:
+        c.Py_IncRef(row)
+    elif kind == c.PyDict_Type:
+        pair = stack_words(3)
+        st_int64(pair, 0, 0)
+        while plain and c.PyDict_Next(data, pair, pair + 8, pair + 16) != 0:
+            plain = is_plain(table, ld_object(pair, 2))
+        if plain:
+            row = c.PyDict_Copy(data)
+    elif kind == c.PyArray_Type:
+        row = c.PyObject_CallOneArg(table.COPY, data)
+    elif kind == c.PyList_Type:
+        items, floats = data.LIST_ITEMS, True
+        for place in range(data.SIZE):
+            item = ld_object(items, place)
+            floats = floats and item.TYPE == c.PyFloat_Type
+            plain = plain and is_plain(table, item)
+        if floats:
+            row = c.PyBytes_FromStringAndSize(0, 8 * data.SIZE)
+            if row != 0:
+                where = c.PyBytes_AsString(row)
+                for place in range(data.SIZE):
+                    st_float64(where, place, ld_object(items, place).FLOAT_VALUE)
+        elif plain:
+            row = c.PyList_GetSlice(data, 0, data.SIZE)
+    elif kind == c.PyTuple_Type:
+        for place in range(data.SIZE):
+            plain = plain and is_plain(table, ld_object(data, c.TUPLE_ITEMS + place))
+        if plain:
+            row = data
+            c.Py_IncRef(row)
+    return row
+
+
+def is_plain(table: Object, item: Object) -> bool:
+    """True for a value that nobody can change."""
+    kind = item.TYPE
+    known = kind == c.PyFloat_Type or kind == c.PyLong_Type or kind == c.PyUnicode_Type
+    return known or item == c.Py_None or kind == c.PyDoubleArrType_Type or item == c.Py_True
+
+
+def answer_copy(table: Object, item: Object) -> Object:
+    """A copy of one answer, or None where there is no memory for it."""
+    made = item
+    if item.TYPE == c.PyArray_Type:
         few = item.ARRAY_RANK == 1 and item.ARRAY_DTYPE == table.FLOAT64
-        if few and item.ARRAY_FLAGS | BY_COLUMNS == UNTOUCHED:
+        if few and item.ARRAY_FLAGS | c.BY_COLUMNS == c.UNTOUCHED:
             size = 8 * ld_int64(item.ARRAY_SHAPE, 0)
-            item = PyBytes_FromStringAndSize(item.ARRAY_DATA, size)
+            made = c.PyBytes_FromStringAndSize(item.ARRAY_DATA, size)
         else:
-            item = PyObject_CallOneArg(table.COPY, item)
-        if item == 0:
-            PyErr_Clear()
-            item = Py_None
-            Py_IncRef(item)
+            made = c.PyObject_CallOneArg(table.COPY, item)
+        if made == 0:
+            c.PyErr_Clear()
+            made = c.Py_None
+            c.Py_IncRef(made)
     else:
-        Py_IncRef(item)
-    PyList_Append(waiting, item)
-    Py_DecRef(item)
-"""
-#: A call that is looked at, or that was refused: Python makes it, under the number that it has.
-_LOOKED = """\
-st_int64(pair, 0, version)
-st_int64(pair, 1, data)
-st_int64(pair, 2, ticket)
-st_int64(pair, 3, part)
-made = PyObject_Vectorcall(table.TIMED, pair, 4, 0)
-"""
-_MIRRORED = """\
-st_int64(pair, 0, mirror)
-st_int64(pair, 1, data)
-st_int64(pair, 2, made)
-turn = PyObject_Vectorcall(table.MIRRORED, pair, 3, 0)
-if turn == 0:
-    PyErr_Clear()
-else:
-    Py_DecRef(turn)
-"""
-#: The answers in the order that was asked for.
-_NAMED = PARTS["named_answers"].replace(
-    "ITEMS + place))", "ITEMS + (place if chosen == 0 else ld_int64(chosen, place))))"
-)
-_PARTS = {
-    **PARTS,
-    "arguments": _ARGUMENTS,
-    "fetched": _FETCHED,
-    "named_answers": _NAMED,
-    "noted": _NOTED,
-    "row_copy": _ROW_COPY,
-    "plain": _PLAIN,
-    "mirrored": _MIRRORED,
-    "looked": _LOOKED,
-    "noted_answers": _NOTED_ANSWERS,
-}
-_TEMPLATE = Template("native_predict", _LOOK + _ANSWER, _PARTS)
-_SHORT = Template("native_predict", _LOOK + _ANSWER, {**_PARTS, "arguments": _TWO_ARGUMENTS})
+        c.Py_IncRef(made)
+    return made
+
+
 _STYLE = any_arguments(
     "predict",
     "(name, data, *, outputs=None, timeout=None, priority=None, engine=None,"
@@ -403,5 +461,5 @@ def open_native_predict(
         words |= {"FLOAT64": id(_FLOAT64), "NEAR": round(BETWEEN_SECONDS * 1e6), "LINES": own[1]}
         return Contents(words, (routes, mirrors, otherwise, timed, mirrored, latest))
 
-    found = native_function(_TEMPLATE, partial(fill, general), _STYLE)
-    return found and native_function(_SHORT, partial(fill, found), _STYLE)
+    found = native_function(native_predict_options, partial(fill, general), _STYLE)
+    return found and native_function(native_predict, partial(fill, found), _STYLE)

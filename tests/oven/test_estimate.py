@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oven.compiler import estimate
-from oven.entry.forms import RECORDS
+from oven.entry.forms import records_entry
 from oven.entry.generator import entry_code
 
 NUMBERS = "def rows(params, io, n, scratch):\n" + "    a = ld_float64(io, 0)\n" * 40
@@ -26,7 +26,7 @@ def test_longer_source_and_texts_take_longer() -> None:
 
 
 def test_an_entry_takes_less_than_its_length_says() -> None:
-    code = entry_code(RECORDS)
+    code = entry_code(records_entry)
     assert code is not None
     assert estimate.seconds([code.text]) == pytest.approx(len(code.text) * estimate.ENTRIES)
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ast
-import inspect
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from llvmlite import ir
 
-from flour.core.parsing import parse_source
 from oven.compiler.kinds import INT64, Kind, Mismatch, Value, converted
 from oven.compiler.lowering import Lowering
+from oven.compiler.written import definitions
 
 #: Writes code for values of known types, and returns the result, if there is one.
 Values = Sequence[ir.Value]
@@ -51,13 +48,6 @@ class Generic:
         return self.writer(code, arguments)
 
 
-@cache
-def _definitions(module: str) -> dict[str, ast.FunctionDef]:
-    """The functions of a module, as syntax."""
-    body = parse_source(inspect.getsource(sys.modules[module])).body
-    return {item.name: item for item in body if isinstance(item, ast.FunctionDef)}
-
-
 @dataclass(frozen=True)
 class Routine:
     """A function in Python over the vocabulary, which becomes a function of the module."""
@@ -68,10 +58,19 @@ class Routine:
     @property
     def definition(self) -> ast.FunctionDef:
         """Its source."""
-        return _definitions(self.function.__module__)[self.function.__name__]
+        return definitions(self.function.__module__)[self.function.__name__]
 
     def write(self, code: Lowering, arguments: Sequence[Value]) -> Value:
         """Write the call, and the function unless the module has it."""
         kinds = tuple(value.kind for value in arguments)
         function, result = code.module.function(self.definition, kinds, inline=self.inline)
         return Value(result, code.builder.call(function, [value.llvm for value in arguments]))
+
+
+@dataclass(frozen=True)
+class Helper:
+    """A function of the source itself, which is compiled into those that call it."""
+
+    definition: ast.FunctionDef
+    inline = True
+    write = Routine.write

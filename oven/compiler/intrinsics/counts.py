@@ -6,7 +6,8 @@ list: a column, times 2**32, plus its count, in the order in which the columns w
 
 from __future__ import annotations
 
-from oven.compiler.intrinsics.text import (
+from oven.compiler.intrinsics.text import text_plain_end, text_same
+from oven.compiler.words import (
     choose,
     count_bits,
     fetch,
@@ -23,8 +24,6 @@ from oven.compiler.intrinsics.text import (
     st_int32,
     st_int64,
     stack_words,
-    text_plain_end,
-    text_same,
     wrap_add,
     wrap_mul,
 )

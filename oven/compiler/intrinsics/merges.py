@@ -7,7 +7,8 @@ array of numbers and addresses, a dictionary four of them, as a look-up takes th
 from __future__ import annotations
 
 from oven.compiler.intrinsics.subwords import text_entry, text_look, text_pair
-from oven.compiler.intrinsics.text import (
+from oven.compiler.intrinsics.text import text_code, text_width
+from oven.compiler.words import (
     int64,
     ld_int32,
     ld_int64,
@@ -17,8 +18,6 @@ from oven.compiler.intrinsics.text import (
     ldc_uint16,
     st_int32,
     st_int64,
-    text_code,
-    text_width,
 )
 
 

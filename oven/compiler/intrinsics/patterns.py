@@ -13,16 +13,14 @@ on nothing is looked at in vain.
 
 from __future__ import annotations
 
-from oven.compiler.intrinsics.text import (
+from oven.compiler.intrinsics.text import text_kind_at, text_stretches, text_width
+from oven.compiler.words import (
     int64,
     ld_int32,
     ld_uint8,
     ldc_int32,
     st_int32,
     st_int64,
-    text_kind_at,
-    text_stretches,
-    text_width,
 )
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from oven.compiler.intrinsics.counts import text_find
 from oven.compiler.intrinsics.patterns import text_tokens
-from oven.compiler.intrinsics.text import (
+from oven.compiler.intrinsics.text import text_code, text_copy, text_kind_at, text_same, text_width
+from oven.compiler.words import (
     int64,
     ld_int64,
     ld_uint8,
@@ -21,11 +22,6 @@ from oven.compiler.intrinsics.text import (
     st_int64,
     st_uint8,
     stack_words,
-    text_code,
-    text_copy,
-    text_kind_at,
-    text_same,
-    text_width,
 )
 
 #: There are fewer classes of marks.

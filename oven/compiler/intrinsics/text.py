@@ -11,43 +11,29 @@ operators in flour.ops.text know.
 
 from __future__ import annotations
 
-# --- the vocabulary's own words ---------------------------------------------------------------
-
-
-def _word(*numbers: int) -> int:
-    """Stands in Python for a word that only native code has."""
-    raise NotImplementedError(numbers)
-
-
-#: A number in 64 bits, with a sign or without.
-int64 = uint64 = _word
-#: Element `index` of an array at an address: (base, index). A peek may be anywhere.
-ld_uint8 = ld_int32 = ld_int64 = ldc_uint8 = ldc_uint16 = ldc_int32 = ldc_int64 = _word
-peek_int32 = peek_int64 = _word
-#: Write an element: (base, index, value). A poke may be anywhere.
-st_uint8 = st_int32 = st_int64 = poke_int64 = _word
-#: The number beside a tag in a group of eight slots, the least of several: (slots, slot, tag).
-#: Its upper half is zero only for a number.
-seek_slots = _word
-#: Ask for the memory at an address, which will be read soon; any address will do.
-fetch = _word
-#: One of two numbers, by no branch: (condition, yes, no).
-choose = _word
-#: How many bits of a word are set, and which is the first.
-count_bits = first_bit_uint64 = _word
-#: A bit for each of 64 bytes at an address: those from `low` to `span` above it (where, low, span),
-#: the odd ones (where), those of ASCII with an odd entry in a table of 128 bytes (where, table).
-bytes_within = odd_bytes = kinds_of_bytes = _word
-#: Copy 64 bytes, `fold` or-ed to capital letters: (where, made, fold). A bit for each not ASCII.
-copy_small = _word
-#: The address of some words of the running call's own: (count).
-stack_words = _word
-#: left + right, and left * right, modulo 2**64.
-wrap_add = wrap_mul = _word
-
-
-#: Whether kinds_of_bytes may be asked.
-permutes128 = 0
+from oven.compiler.words import (
+    bytes_within,
+    choose,
+    copy_small,
+    first_bit_uint64,
+    int64,
+    kinds_of_bytes,
+    ld_int64,
+    ld_uint8,
+    ldc_int32,
+    ldc_uint8,
+    ldc_uint16,
+    odd_bytes,
+    peek_int32,
+    peek_int64,
+    permutes128,
+    poke_int64,
+    st_int64,
+    st_uint8,
+    stack_words,
+    uint64,
+    wrap_add,
+)
 
 # --- characters ---------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.house import run_python
 
 pytestmark = pytest.mark.once
 
-TEMPLATES = (forms.VECTORS, forms.DOCUMENTS, forms.RECORDS, forms.COLUMNS, forms.PACKED)
+ENTRIES = (forms.vectors_entry, forms.documents_entry, forms.records_entry, forms.packed_entry)
 SECOND = """
 import numpy as np
 import flour, oven
@@ -34,11 +35,11 @@ def layout() -> Layout:
     return found
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda each: each.name)
-def test_words_and_key_are_those_of_the_text(template: generator.Template) -> None:
-    known, made = generator.entry_code(template), generator.generated(template, layout())
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda each: each.__name__)
+def test_words_and_key_are_those_of_the_text(entry: generator.Entry) -> None:
+    known, made = generator.entry_code(entry), generator.generated(entry, layout())
     assert known is not None
-    assert (known.name, known.text, known.words) == (template.name, *made)
+    assert (known.name, known.text, known.words) == (entry.__name__, *made)
     assert known.key == cache.key(made.text)
 
 
@@ -49,22 +50,27 @@ def test_a_second_process_makes_no_text(tmp_path: Path) -> None:
     assert first >= 0
 
 
-@pytest.mark.parametrize("what", ["text", "parts", "layout"])
-def test_another_text_is_another_entry(what: str) -> None:
-    template, found = forms.RECORDS, layout()
-    other = template
-    if what == "text":
-        other = template._replace(text=template.text + "    # other\n")
-    elif what == "parts":
-        parts = {name: f"{text}    # other\n" for name, text in template.parts.items()}
-        other = template._replace(parts=parts)
-    else:
-        offsets = dict(found.offsets, TUPLE_ITEMS=Offset("int64", 77))
-        found = Layout(offsets, found.numbers)
-    one = generator._entry_code(template, layout())
-    two = generator._entry_code(other, found)
-    assert one.key != two.key
-    assert two.words == generator.generated(other, found).words
+PROBE = """
+from oven.entry.generator import Object, c
+
+def probe_entry(self: Object, argument: Object) -> Object:
+    table = self.ARRAY_DATA
+    return c.PyObject_CallOneArg(table.{word}, argument + 8 * c.TUPLE_ITEMS)
+"""
+
+
+def test_another_text_is_another_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for word in ("one", "two"):
+        (tmp_path / f"probe_{word}.py").write_text(PROBE.format(word=word.upper()))
+    one, two = (import_module(f"probe_{word}").probe_entry for word in ("one", "two"))
+    found = layout()
+    other = Layout(dict(found.offsets, TUPLE_ITEMS=Offset("int64", 77)), found.numbers)
+    made = [generator.code_for(*each) for each in ((one, found), (two, found), (one, other))]
+    words = ("FALLBACK", "PyObject_CallOneArg")
+    assert [each.words for each in made] == [(*words, "ONE"), (*words, "TWO"), (*words, "ONE")]
+    assert made[0].key == made[1].key != made[2].key
+    assert "argument + 8 * 77" in made[2].text
 
 
 def test_what_is_damaged_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -460,14 +460,15 @@ def _failing(name: str, turn: int) -> Callable[[str], bool]:
 
 # --- the text -------------------------------------------------------------------------------------
 
-TEMPLATES = [
-    *(forms.VECTORS, forms.DOCUMENTS, forms.RECORDS, forms.COLUMNS, forms.PACKED, forms.NAMED)
+ENTRIES = [
+    *(forms.vectors_entry, forms.documents_entry, forms.records_entry),
+    *(forms.columns_entry, forms.packed_entry, forms.named_entry),
 ]
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda each: each.name)
-def test_the_text_is_arithmetic(template: generator.Template) -> None:
-    made = generator.entry_code(template)
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda each: each.__name__)
+def test_the_text_is_arithmetic(entry: generator.Entry) -> None:
+    made = generator.entry_code(entry)
     assert made is not None
     source_check.vet(made.text, made.name, vocabulary(), 2)
 
@@ -477,9 +478,9 @@ def test_offsets_are_where_they_were_measured() -> None:
     layout = object_layout()
     assert layout is not None
     other = dict(layout.offsets, TUPLE_ITEMS=Offset("int64", 77), LIST_ITEMS=Offset("int64", 78))
-    text = generator.generated(forms.RECORDS, Layout(other, layout.numbers)).text
+    text = generator.generated(forms.records_entry, Layout(other, layout.numbers)).text
     assert "8 * 77" in text
     assert "ld_int64(argument, 78)" in text
-    known = generator.entry_code(forms.RECORDS)
+    known = generator.entry_code(forms.records_entry)
     assert known is not None
     assert "8 * 77" not in known.text

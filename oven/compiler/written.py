@@ -1,0 +1,113 @@
+"""The text of functions for the compiler: plain Python, without types, with numbers for constants.
+
+    text(share_rows)       the function behind those it calls, as one source
+
+A function over words (oven.compiler.words) is written, checked and read as any other. What it calls
+of its own kind is compiled into it. Names in capitals are numbers: constants of its module, and
+members of enumerations.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable
+from copy import deepcopy
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+from types import FunctionType
+from typing import cast
+
+from flour.core.parsing import parse_source
+from oven.compiler import words
+
+#: The words of these modules are in the vocabulary themselves.
+_VOCABULARY = (words.__name__, "oven.compiler.intrinsics.")
+
+
+def text(function: Callable[..., object]) -> str:
+    """The source of a function, behind those that it calls."""
+    return Writer().text(function)
+
+
+def source_bytes(function: Callable[..., object]) -> bytes:
+    """All that the text of a function depends on: the files of its module and of its helpers'."""
+    found = [cast("FunctionType", function)]
+    for each in found:
+        helpers = (_helper(each, name) for name in each.__code__.co_names)
+        found += [helper for helper in helpers if helper is not None and helper not in found]
+    modules = dict.fromkeys(each.__module__ for each in found)
+    return b"\0".join(_file(module) for module in modules)
+
+
+@cache
+def definitions(module: str) -> dict[str, ast.FunctionDef]:
+    """The functions of a module, as syntax."""
+    body = parse_source(inspect.getsource(sys.modules[module])).body
+    return {item.name: item for item in body if isinstance(item, ast.FunctionDef)}
+
+
+@cache
+def _file(module: str) -> bytes:
+    return Path(str(sys.modules[module].__file__)).read_bytes()
+
+
+def _helper(function: FunctionType, name: str) -> FunctionType | None:
+    """The function of this name that is compiled into another one; None for all other names."""
+    found = function.__globals__.get(name)
+    plain = isinstance(found, FunctionType) and not found.__module__.startswith(_VOCABULARY)
+    return found if plain else None
+
+
+class Writer(ast.NodeTransformer):
+    """Writes functions as text, one after the other."""
+
+    def __init__(self) -> None:
+        self._written: dict[FunctionType, str] = {}
+        #: The one that is being written.
+        self._function: FunctionType
+
+    def text(self, function: Callable[..., object]) -> str:
+        """The source of a function, behind those that it calls."""
+        self._write(cast("FunctionType", function))
+        assert len({each.__name__ for each in self._written}) == len(self._written), "one name each"
+        return "\n\n".join(self._written.values())
+
+    def _write(self, function: FunctionType) -> None:
+        outer = getattr(self, "_function", function)
+        self._function = function
+        item = definitions(function.__module__)[function.__name__]
+        body = deepcopy(item.body[1 if ast.get_docstring(item) else 0 :])
+        names = ", ".join(each.arg for each in item.args.args)
+        (made,) = ast.parse(f"def {item.name}({names}): ...").body
+        assert isinstance(made, ast.FunctionDef)
+        made.body = [self.visit(each) for each in body]
+        self._written[function] = f"{ast.unparse(ast.fix_missing_locations(made))}\n"
+        self._function = outer
+
+    def known(self, name: str) -> object:
+        """The function's module has this under a name; None for its own variables."""
+        function = self._function
+        return None if name in function.__code__.co_varnames else function.__globals__.get(name)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """A call, of a helper or of a word."""
+        made = self.generic_visit(node)
+        helper = _helper(self._function, node.func.id) if isinstance(node.func, ast.Name) else None
+        if helper is not None and helper not in self._written:
+            self._write(helper)
+        return made
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """A constant of the module as a number, and any other name as it is."""
+        known = self.known(node.id)
+        return ast.Constant(int(known)) if isinstance(known, int) else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """A member of an enumeration as a number."""
+        kind = self.known(node.value.id) if isinstance(node.value, ast.Name) else None
+        if isinstance(kind, type) and issubclass(kind, IntEnum):
+            return ast.Constant(kind[node.attr].value)
+        return node
