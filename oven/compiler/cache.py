@@ -30,7 +30,7 @@ from typing import Any
 from objectstore import combine, system
 from objectstore.system import at_fork
 from oven import debug
-from oven.compiler import estimate, levels, machine, packs
+from oven.compiler import estimate, levels, machine, packs, written
 from oven.compiler.machine import MachineCode
 
 #: The folder of the packs that come with a release.
@@ -114,7 +114,7 @@ def toolchain() -> str:
 def _vocabulary() -> str:
     """Digest of the intrinsics' source, as they are compiled with emitted code."""
     here = Path(__file__).parent
-    names = ("levels", "native", "lowering", "numba_compiler", "kinds")
+    names = ("levels", "native", "lowering", "numba_compiler", "kinds", "written")
     texts = [here / f"{name}.py" for name in names] + sorted(here.glob("functions*.py"))
     intrinsics = sorted((here / "intrinsics").glob("*.py"))
     return combine(*(path.read_bytes() for path in (*texts, *intrinsics)))
@@ -137,6 +137,27 @@ def _portable_words() -> str:
 def address(source: str, name: str) -> int:
     """The address of the function `name` of this source, compiled unless the cache has it."""
     return machine_code(key(source), name, lambda unique: _compile(source, name, unique))
+
+
+@lru_cache(64)
+def function_key(function: Callable[..., object]) -> str:
+    """The cache key of a function of ours, found without its text: see oven.compiler.written."""
+    return made_of(function.__name__, written.source_bytes(function))
+
+
+def function_address(function: Callable[..., object]) -> int:
+    """The address of the code of a function of ours, which may call addresses, unlike a plan's."""
+    name = function.__name__
+
+    def build(unique: str) -> MachineCode:
+        from oven.compiler import native, source_check  # loading code needs no compiler
+        from oven.compiler.intrinsics.vocabulary import vocabulary
+
+        text = written.text(function).replace(f"def {name}(", f"def {unique}(", 1)
+        source_check.vet(text, unique, vocabulary())
+        return native.compile_source(text, unique)
+
+    return machine_code(function_key(function), name, build)
 
 
 def machine_code(digest: str, name: str, build: Callable[[str], MachineCode]) -> int:
@@ -219,7 +240,7 @@ def here(digest: str) -> bool:
 
 
 def _compile(source: str, name: str, unique: str) -> MachineCode:
-    from oven.compiler import driver, native, source_check  # loading code needs no compiler
+    from oven.compiler import native, source_check  # loading code needs no compiler
     from oven.compiler.intrinsics.vocabulary import vocabulary
 
     text = source.replace(f"def {name}(", f"def {unique}(", 1)
@@ -227,10 +248,9 @@ def _compile(source: str, name: str, unique: str) -> MachineCode:
         from oven.compiler import portable
 
         return portable.compile_source(text, unique)
-    words = vocabulary()
-    # Only the text that runs the stages may call addresses.
-    stage = {word for word in words if not word.startswith(_CALLING)}
-    source_check.vet(text, unique, words if name == driver.NAME else stage)
+    # A stage may not call addresses, as its text may come from a file.
+    words = {word for word in vocabulary() if not word.startswith(_CALLING)}
+    source_check.vet(text, unique, words)
     return native.compile_source(text, unique)
 
 

@@ -15,15 +15,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SOURCE = """\
-def run_stages(program, io, n, scratch):
+from oven.compiler.words import call_stage, ld_int64, ldc_int64, st_int64
+
+
+def run_stages(program: int, io: int, n: int, scratch: int) -> int:
+    """Run all stages of a program; 1 if one refuses its rows."""
     stages = ldc_int64(program, 0)
     tile = ldc_int64(program, 1)
     done = 0
     while done < n:
         rows = min(tile, n - done)
         cursor = 2
-        for s in range(stages):
+        for _ in range(stages):
             function = ldc_int64(program, cursor)
             params = ldc_int64(program, cursor + 1)
             columns = ldc_int64(program, cursor + 2)
@@ -46,8 +49,6 @@ def run_stages(program, io, n, scratch):
                 return 1
         done += rows
     return 0
-"""
-NAME = "run_stages"
 
 
 class Wire(NamedTuple):

@@ -21,6 +21,7 @@ from functools import cache as once
 from itertools import count
 
 from oven.compiler import cache, machine
+from oven.compiler.words import call_stage, ld_int64, st_int8
 
 #: Not 0 while a thread that is done with native code, or was woken, waits for the GIL.
 WAITING = array("q", [0])
@@ -34,25 +35,18 @@ WOKEN = 0
 #: instead would keep a processor busy, and costs a time slice on a busy machine.
 TURNS, SHORT = 4, 1e-6
 
-SOURCE = """\
-def run_aside(aside, io, n, scratch):
+
+def run_aside(aside: int, io: int, n: int, scratch: int) -> int:
+    """Run stages, and set a flag when they are done."""
     made = call_stage(ld_int64(aside, 0), ld_int64(aside, 1), io, n, scratch)
     st_int8(ld_int64(aside, 2), 0, 1)
     return made
-"""
-NAME = "run_aside"
 
 
 @once
 def aside() -> Callable[..., int]:
     """The call of stages that releases the GIL, and sets a flag when they are done."""
-
-    def build(symbol: str) -> machine.MachineCode:
-        from oven.compiler import native  # loading code needs no compiler
-
-        return native.compile_source(SOURCE.replace(f"def {NAME}(", f"def {symbol}(", 1), symbol)
-
-    return machine.STAGE(cache.machine_code(cache.key(SOURCE), NAME, build))
+    return machine.STAGE(cache.function_address(run_aside))
 
 
 class _Place(threading.local):

@@ -18,16 +18,25 @@ sleeps.
 
 from __future__ import annotations
 
-import ast
-import re
+from collections.abc import Callable
 from contextlib import suppress
+from enum import IntEnum
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flour.core.parsing import parse_source
-from objectstore import combine
-from oven.compiler import cache, machine
+from oven.compiler import cache, machine, written
+from oven.compiler.words import (
+    atomic_add,
+    atomic_load,
+    atomic_store,
+    atomic_swap,
+    c_call_1,
+    c_call_2,
+    call_stage,
+    ld_int64,
+    st_int64,
+    stack_words,
+)
 from oven.errors import NoCompiler
 
 if TYPE_CHECKING:
@@ -35,14 +44,20 @@ if TYPE_CHECKING:
 
     from oven.compiler.lowering import Intrinsic
 
-#: Words of the records, by the names that the sources use.
-RECORD = ("DRIVER", "PROGRAM", "DESK", "STEPS", "WORDS", "SCRATCH", "ROOM")
-DIVIDED = ("LEAST", "MOST", "HELPERS", "DEADLINE")
-TOLD = ("WORK", "ELAPSED", "RANGES", "CAME", "REACHED")
-_RUN = ("NEXT", "OPEN", "OUTCOME", "IO", "ROWS", "OF", "SPENT", "TAKEN")
-DESK = ("CALLERS", "CORES", "SLOTS", "TAKE", "CPU", "ELAPSING")
-CALLED = ("GETTIME", "POST", "WAIT", "NANOSLEEP", "MALLOC", "RELEASE")
-SLOT = ("JOB", "ASLEEP", "MEMORY", "CAPACITY", "STOPPED", "NUMBER")
+# The words of records, by their names.
+Record = IntEnum(
+    "Record",
+    "DRIVER PROGRAM DESK STEPS WORDS SCRATCH ROOM LEAST MOST HELPERS DEADLINE"
+    " WORK ELAPSED RANGES CAME REACHED",
+    start=0,
+)
+Run = IntEnum("Run", "NEXT OPEN OUTCOME IO ROWS OF SPENT TAKEN", start=0)
+Desk = IntEnum(
+    "Desk",
+    "CALLERS CORES SLOTS TAKE CPU ELAPSING GETTIME POST WAIT NANOSLEEP MALLOC RELEASE",
+    start=0,
+)
+Slot = IntEnum("Slot", "JOB ASLEEP MEMORY CAPACITY STOPPED NUMBER", start=0)
 SLOT_WORDS, SEMAPHORE = 16, 8
 DESK_WORDS = 16
 FREE, BUSY, ABSENT = 0, 1, -1
@@ -53,208 +68,200 @@ DONE, REFUSED, LATE = range(3)
 #: How long a helper looks for another run before it sleeps, and a caller for the last ranges of
 #: its helpers before it sleeps for moments, in nanoseconds.
 SPIN, MOMENT = 50_000, 20_000
+_TABLE_BYTES = 8 * MOST_WORDS + 48
 
-PLACES = {
-    **{
-        name: place
-        for names in ((*RECORD, *DIVIDED, *TOLD), _RUN, (*DESK, *CALLED), SLOT)
-        for place, name in enumerate(names)
-    },
-    "SLOT_BYTES": 8 * SLOT_WORDS,
-    "DESK_BYTES": 8 * DESK_WORDS,
-    "SEMAPHORE": 8 * SEMAPHORE,
-    "FREE": FREE,
-    "BUSY": BUSY,
-    "ABSENT": ABSENT,
-    "REFUSED": REFUSED,
-    "LATE": LATE,
-    "TABLE_WORDS": MOST_WORDS,
-    "TABLE_BYTES": 8 * MOST_WORDS + 48,
-    "SPIN": SPIN,
-    "MOMENT": MOMENT,
-}
 
-_TAKE = """\
-def take_ranges(run, table, scratch, helper):
-    record, io, rows = ld_int64(run, OF), ld_int64(run, IO), ld_int64(run, ROWS)
-    driver, program = ld_int64(record, DRIVER), ld_int64(record, PROGRAM)
-    desk, steps, words = ld_int64(record, DESK), ld_int64(record, STEPS), ld_int64(record, WORDS)
-    least, most = max(ld_int64(record, LEAST), 1), max(ld_int64(record, MOST), 1)
-    deadline, parts = ld_int64(record, DEADLINE), 2 + 2 * ld_int64(record, HELPERS)
-    room = ld_int64(record, ROOM)
+def now(desk: int, which: int) -> int:
+    """The time of one of the desk's clocks, in nanoseconds."""
     clock = stack_words(2)
-    c_call_2(ld_int64(desk, GETTIME), ld_int64(desk, CPU), clock)
-    began = ld_int64(clock, 0) * 1000000000 + ld_int64(clock, 1)
+    c_call_2(ld_int64(desk, Desk.GETTIME), ld_int64(desk, which), clock)
+    return ld_int64(clock, 0) * 1000000000 + ld_int64(clock, 1)
+
+
+def take_ranges(run: int, table: int, scratch: int, helper: int) -> int:
+    """Compute ranges of a run's rows until none is left; how many they were."""
+    record, io, rows = (
+        ld_int64(run, Run.OF),
+        ld_int64(run, Run.IO),
+        ld_int64(run, Run.ROWS),
+    )
+    driver, program = ld_int64(record, Record.DRIVER), ld_int64(record, Record.PROGRAM)
+    desk, steps, words = (
+        ld_int64(record, Record.DESK),
+        ld_int64(record, Record.STEPS),
+        ld_int64(record, Record.WORDS),
+    )
+    least, most = (
+        max(ld_int64(record, Record.LEAST), 1),
+        max(ld_int64(record, Record.MOST), 1),
+    )
+    deadline, parts = (
+        ld_int64(record, Record.DEADLINE),
+        2 + 2 * ld_int64(record, Record.HELPERS),
+    )
+    room = ld_int64(record, Record.ROOM)
+    began = now(desk, Desk.CPU)
     taken = 0
     while True:
-        start = atomic_load(run, NEXT)
+        start = atomic_load(run, Run.NEXT)
         if start >= rows:
             break
-        if helper >= 0 and helper + atomic_load(desk, CALLERS) >= ld_int64(desk, CORES):
+        if helper >= 0 and helper + atomic_load(desk, Desk.CALLERS) >= ld_int64(desk, Desk.CORES):
             break
-        if deadline != 0:
-            c_call_2(ld_int64(desk, GETTIME), ld_int64(desk, ELAPSING), clock)
-            if ld_int64(clock, 0) * 1000000000 + ld_int64(clock, 1) >= deadline:
-                st_int64(record, REACHED, start)
-                atomic_store(run, OUTCOME, LATE)
-                atomic_store(run, NEXT, rows)
-                break
+        if deadline != 0 and now(desk, Desk.ELAPSING) >= deadline:
+            st_int64(record, Record.REACHED, start)
+            atomic_store(run, Run.OUTCOME, LATE)
+            atomic_store(run, Run.NEXT, rows)
+            break
         size = max((rows - start) // parts, least)
         if size >= 40:
             size = (size + 63) & -64
         elif size >= 16:
             size = (size + 7) & -8
-        size = min(min(size, most), rows - start)
-        if atomic_swap(run, NEXT, start, start + size) != start:
+        size = min(size, most, rows - start)
+        if atomic_swap(run, Run.NEXT, start, start + size) != start:
             continue
         taken += 1
         for word in range(words):
             st_int64(table, word, ld_int64(io, word) + start * ld_int64(steps, word))
         if helper >= 0 and room != 0:
-            st_int64(table, words - 2, scratch + ((ld_int64(record, SCRATCH) + 63) & -64))
+            st_int64(table, words - 2, scratch + ((ld_int64(record, Record.SCRATCH) + 63) & -64))
         if call_stage(driver, program, table, size, scratch) != 0:
-            atomic_store(run, OUTCOME, REFUSED)
-            atomic_store(run, NEXT, rows)
-    c_call_2(ld_int64(desk, GETTIME), ld_int64(desk, CPU), clock)
-    ended = ld_int64(clock, 0) * 1000000000 + ld_int64(clock, 1)
-    atomic_add(run, SPENT, ended - began)
-    atomic_add(run, TAKEN, taken)
+            atomic_store(run, Run.OUTCOME, REFUSED)
+            atomic_store(run, Run.NEXT, rows)
+    atomic_add(run, Run.SPENT, now(desk, Desk.CPU) - began)
+    atomic_add(run, Run.TAKEN, taken)
     return taken
-"""
 
-_SHARE = """\
-def share_rows(record, io, n, scratch):
-    desk, helpers = ld_int64(record, DESK), ld_int64(record, HELPERS)
-    run, table, clock = stack_words(8), stack_words(TABLE_WORDS), stack_words(2)
-    gettime, elapsing = ld_int64(desk, GETTIME), ld_int64(desk, ELAPSING)
-    c_call_2(gettime, elapsing, clock)
-    began = ld_int64(clock, 0) * 1000000000 + ld_int64(clock, 1)
+
+def share_rows(record: int, io: int, n: int, scratch: int) -> int:
+    """Compute a run's rows with helpers: DONE, REFUSED or LATE."""
+    desk, helpers = ld_int64(record, Record.DESK), ld_int64(record, Record.HELPERS)
+    run, table, clock = stack_words(8), stack_words(MOST_WORDS), stack_words(2)
+    began = now(desk, Desk.ELAPSING)
     for word in range(8):
         st_int64(run, word, 0)
-    st_int64(run, IO, io)
-    st_int64(run, ROWS, n)
-    st_int64(run, OF, record)
-    slots, asked = ld_int64(desk, SLOTS), 0
+    st_int64(run, Run.IO, io)
+    st_int64(run, Run.ROWS, n)
+    st_int64(run, Run.OF, record)
+    slots, asked = ld_int64(desk, Desk.SLOTS), 0
     for place in range(slots):
         if asked >= helpers:
             break
-        slot = desk + DESK_BYTES + SLOT_BYTES * place
-        atomic_add(run, OPEN, 1)
-        if atomic_swap(slot, JOB, FREE, run) == FREE:
+        slot = desk + 8 * DESK_WORDS + 8 * SLOT_WORDS * place
+        atomic_add(run, Run.OPEN, 1)
+        if atomic_swap(slot, Slot.JOB, FREE, run) == FREE:
             asked += 1
-            if atomic_swap(slot, ASLEEP, 1, 0) == 1:
-                c_call_1(ld_int64(desk, POST), slot + SEMAPHORE)
+            if atomic_swap(slot, Slot.ASLEEP, 1, 0) == 1:
+                c_call_1(ld_int64(desk, Desk.POST), slot + 8 * SEMAPHORE)
         else:
-            atomic_add(run, OPEN, -1)
-    call_stage(ld_int64(desk, TAKE), run, table, scratch, -1)
+            atomic_add(run, Run.OPEN, -1)
+    call_stage(ld_int64(desk, Desk.TAKE), run, table, scratch, -1)
     came = asked
     for place in range(slots):
-        slot = desk + DESK_BYTES + SLOT_BYTES * place
-        if asked > 0 and atomic_swap(slot, JOB, run, FREE) == run:
-            atomic_add(run, OPEN, -1)
+        slot = desk + 8 * DESK_WORDS + 8 * SLOT_WORDS * place
+        if asked > 0 and atomic_swap(slot, Slot.JOB, run, FREE) == run:
+            atomic_add(run, Run.OPEN, -1)
             came -= 1
     until = 0
-    while atomic_load(run, OPEN) > 0:
-        c_call_2(gettime, elapsing, clock)
-        now = ld_int64(clock, 0) * 1000000000 + ld_int64(clock, 1)
+    while atomic_load(run, Run.OPEN) > 0:
+        at = now(desk, Desk.ELAPSING)
         if until == 0:
-            until = now + MOMENT
-        if now > until:
+            until = at + MOMENT
+        if at > until:
             st_int64(clock, 0, 0)
             st_int64(clock, 1, MOMENT)
-            c_call_2(ld_int64(desk, NANOSLEEP), clock, 0)
-    c_call_2(gettime, elapsing, clock)
-    ended = ld_int64(clock, 0) * 1000000000 + ld_int64(clock, 1)
-    st_int64(record, ELAPSED, ended - began)
-    st_int64(record, WORK, atomic_load(run, SPENT))
-    st_int64(record, RANGES, atomic_load(run, TAKEN))
-    st_int64(record, CAME, came)
-    return atomic_load(run, OUTCOME)
-"""
+            c_call_2(ld_int64(desk, Desk.NANOSLEEP), clock, 0)
+    st_int64(record, Record.ELAPSED, now(desk, Desk.ELAPSING) - began)
+    st_int64(record, Record.WORK, atomic_load(run, Run.SPENT))
+    st_int64(record, Record.RANGES, atomic_load(run, Run.TAKEN))
+    st_int64(record, Record.CAME, came)
+    return atomic_load(run, Run.OUTCOME)
 
-_SERVE = """\
-def serve_rows(slot, desk, unused, nothing):
-    clock, until, ended = stack_words(2), 0, 0
-    gettime, elapsing = ld_int64(desk, GETTIME), ld_int64(desk, ELAPSING)
-    atomic_store(slot, JOB, FREE)
+
+def serve_rows(slot: int, desk: int, unused: int, nothing: int) -> int:
+    """Help with the runs that come to a slot, until it is stopped."""
+    until, ended = 0, 0
+    atomic_store(slot, Slot.JOB, FREE)
     while ended == 0:
-        run = atomic_load(slot, JOB)
+        run = atomic_load(slot, Slot.JOB)
         if run != FREE:
-            if atomic_swap(slot, JOB, run, BUSY) == run:
-                record = ld_int64(run, OF)
-                need = ld_int64(record, SCRATCH) + ld_int64(record, ROOM) + TABLE_BYTES + 256
-                memory = ld_int64(slot, MEMORY)
-                if need > ld_int64(slot, CAPACITY):
-                    c_call_1(ld_int64(desk, RELEASE), memory)
-                    memory = c_call_1(ld_int64(desk, MALLOC), need)
-                    st_int64(slot, MEMORY, memory)
-                    st_int64(slot, CAPACITY, need if memory != 0 else 0)
+            if atomic_swap(slot, Slot.JOB, run, BUSY) == run:
+                record = ld_int64(run, Run.OF)
+                need = (
+                    ld_int64(record, Record.SCRATCH)
+                    + ld_int64(record, Record.ROOM)
+                    + _TABLE_BYTES
+                    + 256
+                )
+                memory = ld_int64(slot, Slot.MEMORY)
+                if need > ld_int64(slot, Slot.CAPACITY):
+                    c_call_1(ld_int64(desk, Desk.RELEASE), memory)
+                    memory = c_call_1(ld_int64(desk, Desk.MALLOC), need)
+                    st_int64(slot, Slot.MEMORY, memory)
+                    st_int64(slot, Slot.CAPACITY, need if memory != 0 else 0)
                 if memory != 0:
                     table = (memory + 63) & -64
-                    number = ld_int64(slot, NUMBER)
-                    call_stage(ld_int64(desk, TAKE), run, table, table + TABLE_BYTES, number)
-                atomic_store(slot, JOB, FREE)
-                atomic_add(run, OPEN, -1)
+                    number = ld_int64(slot, Slot.NUMBER)
+                    call_stage(ld_int64(desk, Desk.TAKE), run, table, table + _TABLE_BYTES, number)
+                atomic_store(slot, Slot.JOB, FREE)
+                atomic_add(run, Run.OPEN, -1)
                 until = 0
-        elif atomic_load(slot, STOPPED) != 0:
-            if atomic_swap(slot, JOB, FREE, ABSENT) == FREE:
+        elif atomic_load(slot, Slot.STOPPED) != 0:
+            if atomic_swap(slot, Slot.JOB, FREE, ABSENT) == FREE:
                 ended = 1
         else:
-            c_call_2(gettime, elapsing, clock)
-            now = ld_int64(clock, 0) * 1000000000 + ld_int64(clock, 1)
+            at = now(desk, Desk.ELAPSING)
             if until == 0:
-                until = now + SPIN
-            if now > until:
-                atomic_store(slot, ASLEEP, 1)
-                if atomic_load(slot, JOB) == FREE and atomic_load(slot, STOPPED) == 0:
-                    c_call_1(ld_int64(desk, WAIT), slot + SEMAPHORE)
-                atomic_store(slot, ASLEEP, 0)
+                until = at + SPIN
+            if at > until:
+                atomic_store(slot, Slot.ASLEEP, 1)
+                if atomic_load(slot, Slot.JOB) == FREE and atomic_load(slot, Slot.STOPPED) == 0:
+                    c_call_1(ld_int64(desk, Desk.WAIT), slot + 8 * SEMAPHORE)
+                atomic_store(slot, Slot.ASLEEP, 0)
                 until = 0
-    c_call_1(ld_int64(desk, RELEASE), ld_int64(slot, MEMORY))
-    st_int64(slot, MEMORY, 0)
-    st_int64(slot, CAPACITY, 0)
+    c_call_1(ld_int64(desk, Desk.RELEASE), ld_int64(slot, Slot.MEMORY))
+    st_int64(slot, Slot.MEMORY, 0)
+    st_int64(slot, Slot.CAPACITY, 0)
     return 0
-"""
-#: The sources by the names of their functions, with numbers in the places of words' names.
-SOURCES = {
-    name: re.sub(r"\b[A-Z_]{2,}\b", lambda match: str(PLACES[match[0]]), text)
-    for name, text in (("take_ranges", _TAKE), ("share_rows", _SHARE), ("serve_rows", _SERVE))
+
+
+#: The functions by their names.
+FUNCTIONS: dict[str, Callable[..., int]] = {
+    each.__name__: each for each in (take_ranges, share_rows, serve_rows)
 }
 
 
 def address(name: str) -> int:
     """The address of one of these functions."""
-    return cache.machine_code(key(name), name, partial(_build, SOURCES[name], name))
+    return cache.machine_code(key(name), name, partial(_build, name))
 
 
 def compiled() -> bool:
     """True if all of them are there; False where there is no compiler for what no cache has."""
     with suppress(NoCompiler):
-        return all(map(address, SOURCES))
+        return all(map(address, FUNCTIONS))
     return False
 
 
 @lru_cache
 def key(name: str) -> str:
-    """The key of its code, which depends on the words below, too."""
-    return combine(cache.compilers(), Path(__file__).read_bytes(), name)
+    """The key of its code, which depends on the words below, too: they are in the same file."""
+    return cache.function_key(FUNCTIONS[name])
 
 
-def _build(source: str, name: str, symbol: str) -> machine.MachineCode:
+def _build(name: str, symbol: str) -> machine.MachineCode:
     """Its code. Only these functions wait for other threads, so no others know the words below."""
     import llvmlite.binding as llvm
 
     from oven.compiler import native, source_check
     from oven.compiler.intrinsics.vocabulary import vocabulary
     from oven.compiler.kinds import INT64
-    from oven.compiler.lowering import Module
 
-    text = source.replace(f"def {name}(", f"def {symbol}(", 1)
+    text = written.text(FUNCTIONS[name]).replace(f"def {name}(", f"def {symbol}(", 1)
     words = {**vocabulary(), **_atomics()}
     source_check.vet(text, symbol, words)
-    (definition,) = parse_source(text).body
-    assert isinstance(definition, ast.FunctionDef)
-    module = Module(words)
+    module, definition = native.opened(text, words)
     module.llvm.triple = machine.triple()
     module.llvm.data_layout = str(machine.target_machine().target_data)
     function, _ = module.write(definition, symbol, (INT64,) * 4)

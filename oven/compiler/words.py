@@ -20,9 +20,10 @@ floor = word
 ld_uint8 = ld_uint16 = ld_uint32 = ld_uint64 = ld_int8 = ld_int16 = ld_int32 = ld_int64 = word
 ld_float32 = ld_float64 = peek_int32 = peek_int64 = word
 #: One that nobody changes while the code runs.
-ldc_uint8 = ldc_uint16 = ldc_int32 = ldc_int64 = ldc_float64 = word
+ldc_uint8 = ldc_uint16 = ldc_uint64 = ldc_int32 = ldc_int64 = ldc_float64 = word
 #: Write an element: (base, index, value). A poke may be anywhere.
-st_uint8 = st_int8 = st_int16 = st_int32 = st_int64 = st_float32 = st_float64 = poke_int64 = word
+st_uint8 = st_uint64 = st_int8 = st_int16 = st_int32 = st_int64 = word
+st_float32 = st_float64 = poke_int64 = word
 #: Read, write, add to, and compare and swap a word at once: (base, index, ...).
 atomic_load = atomic_store = atomic_add = atomic_swap = word
 #: The number beside a tag in a group of eight slots, the least of several: (slots, slot, tag).
@@ -43,6 +44,9 @@ copy_small = word
 stack_words = word
 #: left + right, and left * right, modulo 2**64.
 wrap_add = wrap_mul = word
+#: Four floats at an address (base, index), four equal ones, their sum, product, a + b * c, and to
+#: write them (base, index, four).
+quad = quad_all = quad_add = quad_product = quad_add_product = quad_store = word
 #: Call a function of C, or a stage, by its address, with so many words.
 c_call_1 = c_call_2 = c_call_3 = c_call_4 = call_stage = word
 

@@ -318,23 +318,22 @@ def number_cell(
 ) -> bool:
     """Write a number as coercion means it: a float, or a whole one in the bounds of its field."""
     kind, read = item.TYPE, field.READ
-    fits, whole, word, value = True, True, int64(0), math.nan
+    fits, whole, word, value = True, False, int64(0), math.nan
     if kind == c.PyFloat_Type or kind == c.PyDoubleArrType_Type:
-        value, whole = item.FLOAT_VALUE, False
+        value = item.FLOAT_VALUE
     elif kind == c.PyLong_Type:
-        word = c.PyLong_AsLongLongAndOverflow(item, size)
+        word, whole = c.PyLong_AsLongLongAndOverflow(item, size), True
         fits = ld_int32(size, 0) == 0
     elif item == c.Py_True or item == c.Py_False:
-        word = int64(item == c.Py_True)
+        word, whole = int64(item == c.Py_True), True
     elif kind == c.PyLongArrType_Type:
-        word = item.LONG_VALUE
+        word, whole = item.LONG_VALUE, True
     elif kind == c.PyFloatArrType_Type:
-        value, whole = item.SINGLE_VALUE, False
+        value = item.SINGLE_VALUE
     elif kind == c.PyBoolArrType_Type:
-        word = int64(item.FLAG_VALUE != 0)
-    else:
-        whole = False
-        fits = item == c.Py_None or (read == Read.SKIP and kind == c.PyUnicode_Type)
+        word, whole = int64(item.FLAG_VALUE != 0), True
+    elif item != c.Py_None:
+        fits = read == Read.SKIP and kind == c.PyUnicode_Type
     if whole:
         value = float64(word)
     exact = -EXACT <= word <= EXACT

@@ -311,9 +311,13 @@ def loaded(where: int, kind: int) -> tuple[int, float]:
 
 
 def python_number(table: Object, where: int, kind: int) -> Object:
-    """A number in memory as one of Python's."""
+    """A number in memory as one of Python's; the usual kinds come first."""
+    if kind == Kind.FLOAT64:
+        return c.PyFloat_FromDouble(ld_float64(where, 0))
+    if kind == Kind.INT64:
+        return c.PyLong_FromLongLong(ld_int64(where, 0))
     word, value = loaded(where, kind)
-    if kind == Kind.FLOAT64 or kind == Kind.FLOAT32:
+    if kind == Kind.FLOAT32:
         return c.PyFloat_FromDouble(value)
     if kind == Kind.BOOL:
         return c.PyBool_FromLong(word)
@@ -339,11 +343,12 @@ def convert(table: Object, start: int, rows: int) -> None:
 
     Halves of whole numbers beyond int64 keep what is rounded away in their lowest bit.
     """
+    row_bytes = table.ROW_BYTES
     for place in range(table.CONVERSIONS):
         conversion = table.CONVERSION_TABLE + CONVERSION_ROW * place
         kind, wanted = conversion.KIND, conversion.WANTED
         for i in range(rows):
-            row = start + i * table.ROW_BYTES
+            row = start + i * row_bytes
             there = row + conversion.TO
             word, value = loaded(row + conversion.FROM, kind)
             if kind != Kind.FLOAT64 and kind != Kind.FLOAT32:
@@ -396,10 +401,11 @@ def copy_texts(table: Object, start: int, rows: int, into: int, letters: int) ->
 
     With `letters` some may be numpy's characters: their addresses say so.
     """
-    strings, string_table, behind = table.STRINGS, table.STRING_TABLE, into
+    strings, string_table, row_bytes = table.STRINGS, table.STRING_TABLE, table.ROW_BYTES
+    behind = into
     for i in range(rows):
         for place in range(strings):
-            cell = start + i * table.ROW_BYTES + ldc_int64(string_table, place)
+            cell = start + i * row_bytes + ldc_int64(string_table, place)
             where, size = ld_int64(cell, 0), max(ld_int64(cell, 1), 0)
             st_int64(cell, 0, behind)
             if letters != 0 and (where >= ASCII or where < 0):

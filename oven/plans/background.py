@@ -6,10 +6,11 @@ import _thread
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from objectstore.system import at_fork
-from oven.compiler import cache, estimate, machine
+from oven.compiler import cache, estimate, machine, written
 
 T = TypeVar("T")
 #: Where code that is in no cache is compiled: here, on another thread, on these threads, or (None)
@@ -69,6 +70,12 @@ class Needed(NamedTuple):
     def of(cls, source: str, name: str) -> Needed:
         """The function of this name in a source."""
         return cls(cache.key(source), name, lambda: source)
+
+    @classmethod
+    def of_function(cls, function: Callable[..., object]) -> Needed:
+        """A function of ours."""
+        make = partial(written.text, function)
+        return cls(cache.function_key(function), function.__name__, make)
 
 
 def at_hand(needed: Sequence[Needed]) -> bool:

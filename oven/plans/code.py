@@ -103,7 +103,9 @@ class PlanCode:
         stages = self._program.stages if self.native is None else ()
         native = [Needed.of(stage.source, stage.name) for stage in stages if stage.source]
         if native:
-            native += [Needed.of(each.SOURCE, each.NAME) for each in (driver, gil_yield)]
+            native += [
+                Needed.of_function(each) for each in (driver.run_stages, gil_yield.run_aside)
+            ]
         return native + [
             Needed(c.key, c.name, partial(getattr, c, "text")) for c in self._entry_code()
         ]

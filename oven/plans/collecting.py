@@ -33,7 +33,7 @@ def _main(name: str, into: str, users: str, *paths: str) -> None:
 
 def _open(paths: Sequence[str], users: Sequence[str]) -> None:
     """Let all code be compiled that these plans need, and those who declared that they use them."""
-    for name in shared_rows.SOURCES:
+    for name in shared_rows.FUNCTIONS:
         shared_rows.address(name)
     for path in paths:
         plan = load(path, background=False)

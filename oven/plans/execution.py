@@ -14,7 +14,7 @@ on different ones at the same time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -224,6 +224,5 @@ def are_shared_natively() -> bool:
 
 @cache
 def _shared_code() -> Pending[bool]:
-    sources = shared_rows.SOURCES.items()
-    needed = [Needed(shared_rows.key(name), name, partial(str, text)) for name, text in sources]
+    needed = [Needed.of_function(each) for each in shared_rows.FUNCTIONS.values()]
     return Pending(shared_rows.compiled, None, lambda: needed)

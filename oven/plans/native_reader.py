@@ -18,13 +18,13 @@ from oven.plans.background import Needed, Pending
 
 
 class NativeReader:
-    """One function: `name(params, io, size, scratch)`, 0 if it has done the whole."""
+    """One function: `function(params, io, size, scratch)`, 0 if it has done the whole."""
 
     def __init__(
-        self, source: str, name: str, table: Callable[[], NDArray[np.int64]] | None = None
+        self, function: Callable[..., int], table: Callable[[], NDArray[np.int64]] | None = None
     ) -> None:
         """`table` makes the numbers that the function finds at `params`."""
-        self._source, self._name, self._table = source, name, table
+        self._function, self._table = function, table
         self._made: tuple[Callable[..., int], int] | None = None
         self._numbers = np.zeros(1, np.int64)
         self._pending: Pending[bool] | None = None
@@ -42,7 +42,7 @@ class NativeReader:
 
     def compiled(self) -> int:
         """The address of the native code, compiled if no cache has it."""
-        return cache.address(self._source, self._name)
+        return cache.function_address(self._function)
 
     def make(self) -> None:
         """Have it now."""
@@ -54,7 +54,7 @@ class NativeReader:
         """Have it soon."""
         if self._pending is None:
             self._pending = Pending(
-                self._prepared, None, lambda: [Needed.of(self._source, self._name)]
+                self._prepared, None, lambda: [Needed.of_function(self._function)]
             )
 
     @property

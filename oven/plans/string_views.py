@@ -12,10 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from oven.compiler.words import int64, ld_int32, ld_int64, st_int64
 from oven.plans.native_reader import NativeReader
 
-_SOURCE = """\
-def string_views(params, io, n, scratch):
+
+def string_views(params: int, io: int, n: int, scratch: int) -> int:
+    """Write addresses and lengths, column by column."""
     out, bases, count = ld_int64(io, 0), ld_int64(io, 1), ld_int64(io, 2)
     for column in range(ld_int64(io, 3)):
         views = ld_int64(io, 4 + column)
@@ -33,8 +35,9 @@ def string_views(params, io, n, scratch):
             st_int64(out, 2 * i + 1, size)
         out += 16 * n
     return 0
-"""
-VIEWS = NativeReader(_SOURCE, "string_views")
+
+
+VIEWS = NativeReader(string_views)
 
 
 def fill(cells: NDArray[np.int64], begins: Sequence[int], bases: NDArray[np.int64] | None) -> bool:

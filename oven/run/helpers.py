@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from objectstore import system
 from objectstore.system import at_fork
 from oven.compiler import machine, shared_rows
-from oven.compiler.shared_rows import PLACES
 from oven.run.run_signature import aligned
 
 #: Helpers that a process has at most.
@@ -44,7 +43,7 @@ _FUNCTIONS = {
 _FOREVER = 9e9
 #: How long the end waits for a helper that computes.
 _END_SECONDS = 10.0
-_WORK = PLACES["WORK"]
+_WORK = shared_rows.Record.WORK
 
 
 class Division(NamedTuple):
@@ -85,12 +84,14 @@ class Desk:
         self._words = (ctypes.c_int64 * size).from_address(self.address)
         #: How many callers compute now, in its first item: helpers leave them their cores, between
         #: two ranges.
-        self.callers = (ctypes.c_int64 * 1).from_address(self.address + _WORD * PLACES["CALLERS"])
+        self.callers = (ctypes.c_int64 * 1).from_address(
+            self.address + _WORD * shared_rows.Desk.CALLERS
+        )
 
     @property
     def works(self) -> bool:
         """True if there can be helpers here."""
-        if self._words[PLACES["TAKE"]]:
+        if self._words[shared_rows.Desk.TAKE]:
             return True
         with self._lock:
             if not system.LINUX or system.function("sem_init") is None:
@@ -98,13 +99,13 @@ class Desk:
             words = self._words
             for name, symbol in _FUNCTIONS.items():
                 function = getattr(self._library, symbol)
-                words[PLACES[name]] = ctypes.cast(function, ctypes.c_void_p).value or 0
-            words[PLACES["CPU"]] = time.CLOCK_THREAD_CPUTIME_ID
-            words[PLACES["ELAPSING"]] = time.CLOCK_MONOTONIC
+                words[shared_rows.Desk[name]] = ctypes.cast(function, ctypes.c_void_p).value or 0
+            words[shared_rows.Desk.CPU] = time.CLOCK_THREAD_CPUTIME_ID
+            words[shared_rows.Desk.ELAPSING] = time.CLOCK_MONOTONIC
             for number in range(MOST_HELPERS):
-                words[self._slot(number) + PLACES["JOB"]] = shared_rows.ABSENT
-                words[self._slot(number) + PLACES["NUMBER"]] = number
-            words[PLACES["TAKE"]] = shared_rows.address("take_ranges")
+                words[self._slot(number) + shared_rows.Slot.JOB] = shared_rows.ABSENT
+                words[self._slot(number) + shared_rows.Slot.NUMBER] = number
+            words[shared_rows.Desk.TAKE] = shared_rows.address("take_ranges")
             return True
 
     @property
@@ -115,8 +116,8 @@ class Desk:
     @property
     def memory_bytes(self) -> int:
         """The memory that helpers keep to work in."""
-        slots = map(self._slot, range(self._words[PLACES["SLOTS"]]))
-        return sum(self._words[slot + PLACES["CAPACITY"]] for slot in slots)
+        slots = map(self._slot, range(self._words[shared_rows.Desk.SLOTS]))
+        return sum(self._words[slot + shared_rows.Slot.CAPACITY] for slot in slots)
 
     def start(self, threads: int, cores: int, user: object) -> int:
         """Start at least `threads` helpers for `user`; return how many run."""
@@ -124,10 +125,10 @@ class Desk:
             return 0
         with self._lock:
             self._users.add(user)
-            self._words[PLACES["CORES"]] = cores
+            self._words[shared_rows.Desk.CORES] = cores
             self._reap(0.0)
             for number in range(min(threads, self._most)):
-                self._words[self._slot(number) + PLACES["STOPPED"]] = 0
+                self._words[self._slot(number) + shared_rows.Slot.STOPPED] = 0
                 if number not in self._threads and not self._start(number):
                     self._most = number  # it would be asked again with every call
                     break
@@ -144,7 +145,7 @@ class Desk:
                 return True
             for number in self._threads:
                 slot = self._slot(number)
-                self._words[slot + PLACES["STOPPED"]] = 1
+                self._words[slot + shared_rows.Slot.STOPPED] = 1
                 self._library.sem_post(ctypes.c_void_p(self._semaphore(slot)))
             self._reap(_END_SECONDS)
             self._most = MOST_HELPERS
@@ -155,8 +156,10 @@ class Desk:
         self._lock = threading.Lock()
         self._threads.clear()
         for slot in map(self._slot, range(MOST_HELPERS)):
-            self._words[slot + PLACES["JOB"]] = shared_rows.ABSENT
-            self._words[slot + PLACES["MEMORY"]] = self._words[slot + PLACES["CAPACITY"]] = 0
+            self._words[slot + shared_rows.Slot.JOB] = shared_rows.ABSENT
+            self._words[slot + shared_rows.Slot.MEMORY] = self._words[
+                slot + shared_rows.Slot.CAPACITY
+            ] = 0
         self.callers[0] = 0
 
     def _reap(self, seconds: float) -> None:
@@ -172,7 +175,7 @@ class Desk:
         slot = self._slot(number)
         if self._library.sem_init(ctypes.c_void_p(self._semaphore(slot)), 0, 0):
             return False
-        self._words[slot + PLACES["ASLEEP"]] = 0
+        self._words[slot + shared_rows.Slot.ASLEEP] = 0
         arguments = (self.address + _WORD * slot, self.address, 0, 0)
         thread = threading.Thread(
             target=_serve(), args=arguments, name=f"pretzel-helper-{number}", daemon=True
@@ -182,7 +185,7 @@ class Desk:
         except RuntimeError:  # the system has no more threads for this process
             return False
         self._threads[number] = thread
-        self._words[PLACES["SLOTS"]] = max(self._words[PLACES["SLOTS"]], number + 1)
+        self._words[shared_rows.Desk.SLOTS] = max(self._words[shared_rows.Desk.SLOTS], number + 1)
         return True
 
     def _slot(self, number: int) -> int:
@@ -209,7 +212,7 @@ class SharedCall:
         helpers, least, most, deadline = division
         until = 0 if deadline is None else max(1, int(min(deadline, _FOREVER) * 1e9))
         own = (*program, desk.address, steps.ctypes.data, len(steps), *sizes)
-        told = [0] * len(shared_rows.TOLD)
+        told = [0] * (len(shared_rows.Record) - _WORK)
         self._steps, self._record = steps, array("q", (*own, least, most, helpers, until, *told))
         #: The code that runs it, and its record: what the driver and its program are otherwise.
         self.addresses = (shared_rows.address("share_rows"), self._record.buffer_info()[0])

@@ -354,7 +354,7 @@ _local = _Local()
 @lru_cache(1)
 def _driver() -> tuple[int, Callable[..., int], Callable[..., int]]:
     """The address of the driver code, a call of it that keeps the GIL, one that releases it."""
-    address = cache.address(driver.SOURCE, driver.NAME)
+    address = cache.function_address(driver.run_stages)
     return address, machine.BRIEF(address), gil_yield.aside()
 
 

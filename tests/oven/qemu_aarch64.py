@@ -263,7 +263,7 @@ def link(pack: packs.Pack, keys: list[str], folder: Path) -> Path:
         objects.append(f"{number}.o")
         names.append(function.symbol)
         (folder / objects[-1]).write_bytes(function.code)
-    driving = names[keys.index(cache.key(driver.SOURCE))]
+    driving = names[keys.index(cache.function_key(driver.run_stages))]
     lines = ["#include <stdint.h>", "typedef int64_t Stage(int64_t, int64_t, int64_t, int64_t);"]
     lines += [f"extern Stage {name};" for name in names]
     lines += [f"Stage *const functions[] = {{{', '.join(names)}}};"]
@@ -284,7 +284,7 @@ def main() -> int:
     machine.aim(level.cpu, level.listed, level.triple)
     trial = Trial()
     collected = cache.collect(trial.record)
-    keys = sorted({key for _, key in trial.image.places} | {cache.key(driver.SOURCE)})
+    keys = sorted({key for _, key in trial.image.places} | {cache.function_key(driver.run_stages)})
     trial.image.end({key: number for number, key in enumerate(keys)})
     with tempfile.TemporaryDirectory() as place:
         path, calls = Path(place) / f"{LEVEL}.pack", Path(place) / "image"

@@ -14,11 +14,27 @@ from functools import cache as once
 import numpy as np
 
 from oven.compiler import cache, machine
+from oven.compiler.words import (
+    int64,
+    ld_float64,
+    ld_int64,
+    ldc_float64,
+    ldc_int32,
+    ldc_int64,
+    quad,
+    quad_add,
+    quad_add_product,
+    quad_all,
+    quad_product,
+    quad_store,
+    st_float64,
+    st_int64,
+)
 from oven.explain.attribution.tree_tables import LANES, Numbers, PathTables, Places, TreePaths
 
-COVERS_NAME = "attribute_by_covers"
-COVERS = """\
-def attribute_by_covers(tables, io, n, scratch):
+
+def attribute_by_covers(tables: int, io: int, n: int, scratch: int) -> int:
+    """Add up contributions by covers, all points of the integral at once."""
     levels, numbers, leaves = ldc_int64(tables, 0), ldc_int64(tables, 1), ldc_int64(tables, 2)
     span, targets, trees = ldc_int64(tables, 3), ldc_int64(tables, 4), ldc_int64(tables, 5)
     most, slots, width = ldc_int64(tables, 6), ldc_int64(io, 1), ldc_int64(io, 3)
@@ -72,11 +88,10 @@ def attribute_by_covers(tables, io, n, scratch):
                         quad_store(above, 0, quad_add(here, quad(above, 0)))
                     quad_store(into, 0, total)
     return 0
-"""
 
-BACKGROUND_NAME = "attribute_to_background"
-BACKGROUND = """\
-def attribute_to_background(tables, io, n, scratch):
+
+def attribute_to_background(tables: int, io: int, n: int, scratch: int) -> int:
+    """Add up contributions against each row of a background."""
     levels, shares, leaves = ldc_int64(tables, 0), ldc_int64(tables, 1), ldc_int64(tables, 2)
     span, targets, trees = ldc_int64(tables, 3), ldc_int64(tables, 4), ldc_int64(tables, 5)
     most, slots, width = ldc_int64(tables, 6), ldc_int64(io, 1), ldc_int64(io, 3)
@@ -138,12 +153,11 @@ def attribute_to_background(tables, io, n, scratch):
                         st_float64(above, 2 * k + 1, ld_float64(above, 2 * k + 1) + lost)
                     step += 48
     return 0
-"""
 
 
 @once
-def _function(source: str, name: str) -> Callable[..., int]:
-    return machine.STAGE(cache.address(source, name))
+def _native(function: Callable[..., int]) -> Callable[..., int]:
+    return machine.STAGE(cache.function_address(function))
 
 
 def by_covers(paths: TreePaths, columns: int, values: Numbers) -> Numbers:
@@ -156,7 +170,7 @@ def by_covers(paths: TreePaths, columns: int, values: Numbers) -> Numbers:
         quads = tables.quads
         scratch = np.empty(tables.levels * (1 + 2 * LANES * quads))
         program = _program(paths, tables, tables.numbers, outputs, 8 * LANES * quads)
-        _function(COVERS, COVERS_NAME)(
+        _native(attribute_by_covers)(
             program.ctypes.data, io.ctypes.data, len(values), scratch.ctypes.data
         )
     shares: Numbers = np.add.reduce(sums, axis=3) / (paths.op.divisor or 1)
@@ -174,7 +188,7 @@ def to_background(paths: TreePaths, columns: int, values: Numbers, others: Numbe
         shares = _shares(most)
         scratch = np.empty(tables.levels * (3 + 2 * span))
         program = _program(paths, tables, shares, outputs, most)
-        _function(BACKGROUND, BACKGROUND_NAME)(
+        _native(attribute_to_background)(
             program.ctypes.data, io.ctypes.data, len(values), scratch.ctypes.data
         )
     return sums / len(others) / (paths.op.divisor or 1)

@@ -14,13 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from oven.compiler.words import int64, ld_int64, ld_uint8, st_int64
 from oven.plans.native_reader import NativeReader
 from runtime.http.wire.problems import HttpError
 
 #: The bytes of a piece, which is decoded, and answered, in one or two milliseconds.
 PIECE_BYTES = 16 << 10
-_SOURCE = """\
-def json_outline(params, io, n, scratch):
+
+
+def json_outline(params: int, io: int, n: int, scratch: int) -> int:
+    """Note where long arrays begin, end, and can be cut; 1 if brackets do not pair."""
     text, at, out = ld_int64(io, 0), ld_int64(io, 1), ld_int64(io, 2)
     least, piece, alone = ld_int64(io, 3), ld_int64(io, 4), ld_int64(io, 5)
     depth, deepest, plain, count, odd, end = 0, 0, 0, 0, 0, n
@@ -74,8 +77,9 @@ def json_outline(params, io, n, scratch):
     st_int64(io, 7, plain)
     st_int64(io, 8, deepest)
     return odd
-"""
-OUTLINE = NativeReader(_SOURCE, "json_outline")
+
+
+OUTLINE = NativeReader(json_outline)
 #: Bytes outside of strings that are decoded at once, in about ten milliseconds.
 LARGE = 512 << 10
 _MOST_DEPTH = 64

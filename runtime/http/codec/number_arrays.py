@@ -19,33 +19,45 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oven.compiler.words import (
+    float64,
+    int64,
+    ld_int64,
+    ld_uint8,
+    ld_uint64,
+    ldc_float64,
+    ldc_uint64,
+    peek_int32,
+    st_float64,
+    st_int64,
+    st_uint64,
+    uint64,
+)
 from oven.plans.native_reader import NativeReader
 from runtime.http.codec.array_pieces import LARGE, ArrayPieces, array_pieces
+from runtime.http.codec.number_texts import upper_product
 
 #: Shorter texts are for the general decoder: it has read them before this has begun.
 LEAST_BYTES = 1024
-_NAME = "json_numbers"
 _LEAST_POWER, _MOST_POWER = -342, 308
-#: Digits are collected into a whole number w, so that the value is w * 10**q. Where both are small
-#: one operation is exact. Else w times the upper 128 bits of 10**q decides how to round: D. Lemire,
-#: "Number Parsing at a Gigabyte per Second", 2021, which also shows that 128 bits are enough.
-_SOURCE = """\
-def json_numbers(params, io, n, scratch):
-    text, at = ld_int64(io, 0), ld_int64(io, 1)
-    out = ld_int64(io, 2)
-    depth, expected = 1, 0
-    count, begun, rows, width = 0, 0, 0, 0
+#: In the words of their characters: `null`, and what missing numbers are.
+_NULL, _MISSING = 0x6C6C756E, 0x7FF8000000000000
+#: What stands between the brackets: a value or a bracket, a value, a comma or a bracket.
+_FIRST, _NEXT, _BEHIND = range(3)
+
+
+def json_numbers(params: int, io: int, n: int, scratch: int) -> int:
+    """Read an array, of numbers or of rows of one width; 1 if it is none."""
+    text, at, out = ld_int64(io, 0), ld_int64(io, 1), ld_int64(io, 2)
+    depth, expected, count, begun, rows, width = 1, _FIRST, 0, 0, 0, 0
     while depth > 0:
-        if at >= n:
-            return 1
-        c = int64(ld_uint8(text, at))
+        c = byte_at(text, at, n)
         if c == 32 or c == 10 or c == 13 or c == 9:
             at += 1
-            continue
-        if expected == 2:
+        elif expected == _BEHIND:
             at += 1
             if c == 44:
-                expected = 1
+                expected = _NEXT
             elif c == 93:
                 depth -= 1
                 if depth == 1:
@@ -56,160 +68,151 @@ def json_numbers(params, io, n, scratch):
                     rows += 1
             else:
                 return 1
-            continue
-        if c == 91:
+        elif c == 91:
             if depth == 2 or (count > 0 and rows == 0):
                 return 1
-            depth, begun, expected = 2, count, 0
+            depth, begun, expected = 2, count, _FIRST
             at += 1
-            continue
-        if depth == 1 and rows > 0:
-            return 1
-        if c == 110:
-            if at + 4 > n or peek_int32(text + at, 0) != 1819047278:
-                return 1
-            st_int64(out, count, 9221120237041090560)
-            count += 1
-            at += 4
-            expected = 2
-            continue
-        sign = uint64(0)
-        if c == 45:
-            sign = uint64(1) << uint64(63)
-            at += 1
-            if at >= n:
-                return 1
-            c = int64(ld_uint8(text, at))
-        if c < 48 or c > 57:
-            return 1
-        w, digits, q = uint64(0), 0, 0
-        zero = c == 48
-        start = at
-        while c >= 48 and c <= 57:
-            w = w * uint64(10) + uint64(c - 48)
-            at += 1
-            if at >= n:
-                return 1
-            c = int64(ld_uint8(text, at))
-        digits = at - start
-        if zero:
-            if digits > 1:
-                return 1
-            digits = 0
-            if c != 46 and c != 101 and c != 69:
-                sign = uint64(0)
-        if c == 46:
-            at += 1
-            start = at
-            if at >= n:
-                return 1
-            c = int64(ld_uint8(text, at))
-            if zero:
-                while c == 48:
-                    at += 1
-                    if at >= n:
-                        return 1
-                    c = int64(ld_uint8(text, at))
-            leading = at - start
-            while c >= 48 and c <= 57:
-                w = w * uint64(10) + uint64(c - 48)
-                at += 1
-                if at >= n:
-                    return 1
-                c = int64(ld_uint8(text, at))
-            q = start - at
-            if q == 0:
-                return 1
-            digits += at - start - leading
-        if digits > 19:
-            return 1
-        if c == 101 or c == 69:
-            at += 1
-            if at >= n:
-                return 1
-            c = int64(ld_uint8(text, at))
-            minus = c == 45
-            if minus or c == 43:
-                at += 1
-                if at >= n:
-                    return 1
-                c = int64(ld_uint8(text, at))
-            start, power = at, 0
-            while c >= 48 and c <= 57:
-                power = min(power * 10 + c - 48, 100000)
-                at += 1
-                if at >= n:
-                    return 1
-                c = int64(ld_uint8(text, at))
-            if at == start:
-                return 1
-            if minus:
-                power = -power
-            q += power
-        made = uint64(0)
-        if w == uint64(0):
-            made = sign
-        elif w <= uint64(9007199254740992) and q >= -22 and q <= 22:
-            value = float64(int64(w))
-            if q < 0:
-                value = value / ldc_float64(params, -q)
-            else:
-                value = value * ldc_float64(params, q)
-            st_float64(io, 8, value)
-            made = ld_uint64(io, 8) | sign
         else:
-            if q < -342 or q > 308:
+            if depth == 1 and rows > 0:
                 return 1
-            high = ldc_uint64(params, 23 + 2 * (q + 342))
-            shift, step = 0, 32
-            top = w
-            while step > 0:
-                if top >> uint64(64 - step) == uint64(0):
-                    top = top << uint64(step)
-                    shift += step
-                step = step >> 1
-            low32 = uint64(4294967295)
-            half = uint64(32)
-            a, b = top >> half, top & low32
-            c1, d = high >> half, high & low32
-            bd, ad, bc, ac = b * d, a * d, b * c1, a * c1
-            middle = (bd >> half) + (ad & low32) + (bc & low32)
-            upper = ac + (ad >> half) + (bc >> half) + (middle >> half)
-            lower = top * high
-            if upper & uint64(511) == uint64(511):
-                second = ldc_uint64(params, 24 + 2 * (q + 342))
-                c1, d = second >> half, second & low32
-                bd, ad, bc, ac = b * d, a * d, b * c1, a * c1
-                middle = (bd >> half) + (ad & low32) + (bc & low32)
-                more = ac + (ad >> half) + (bc >> half) + (middle >> half)
-                lower = lower + more
-                if lower < more:
-                    upper = upper + uint64(1)
-            first = int64(upper >> uint64(63))
-            mantissa = upper >> uint64(first + 9)
-            exponent = ((217706 * q) >> 16) + 63 + first - shift + 1023
-            if exponent <= 0:
-                return 1
-            if lower <= uint64(1) and q >= -4 and q <= 23 and mantissa & uint64(3) == uint64(1):
-                if mantissa << uint64(first + 9) == upper:
-                    mantissa = mantissa - uint64(1)
-            mantissa = (mantissa + (mantissa & uint64(1))) >> uint64(1)
-            if mantissa >= uint64(9007199254740992):
-                mantissa = uint64(4503599627370496)
-                exponent += 1
-            if exponent >= 2047:
-                return 1
-            made = mantissa & uint64(4503599627370495)
-            made = made | (uint64(exponent) << uint64(52)) | sign
-        st_uint64(out, count, made)
-        count += 1
-        expected = 2
+            if c == 110:
+                if at + 4 > n or peek_int32(text + at, 0) != _NULL:
+                    return 1
+                st_int64(out, count, _MISSING)
+                at += 4
+            else:
+                at, made = read_number(params, io, text, at, n)
+                if at < 0:
+                    return 1
+                st_uint64(out, count, made)
+            count += 1
+            expected = _BEHIND
     st_int64(io, 3, count)
     st_int64(io, 4, rows)
     st_int64(io, 5, width)
     st_int64(io, 6, at)
     return 0
-"""
+
+
+def byte_at(text: int, at: int, n: int) -> int:
+    """A byte of the text; -1 behind its end."""
+    if at >= n:
+        return int64(-1)
+    return int64(ld_uint8(text, at))
+
+
+def read_digits(text: int, at: int, n: int, begun: int) -> tuple[int, int]:
+    """The place behind some digits, and the number that they go on with."""
+    w, c = begun, byte_at(text, at, n)
+    while 48 <= c <= 57:
+        w = w * uint64(10) + uint64(c - 48)
+        at += 1
+        c = byte_at(text, at, n)
+    return at, w
+
+
+def read_number(params: int, io: int, text: int, at: int, n: int) -> tuple[int, int]:
+    """The place behind a number, and its bits; -1 if it is none.
+
+    Digits are collected into a whole number w, so that the value is w * 10**q.
+    """
+    sign, q, c = uint64(0), int64(0), byte_at(text, at, n)
+    if c == 45:
+        sign = uint64(1) << uint64(63)
+        at += 1
+        c = byte_at(text, at, n)
+    if c < 48 or c > 57:
+        return int64(-1), sign
+    zero, start = c == 48, at
+    at, w = read_digits(text, at, n, uint64(0))
+    digits, c = at - start, byte_at(text, at, n)
+    if zero:
+        if digits > 1:
+            return int64(-1), sign
+        digits = 0
+        if c != 46 and c != 101 and c != 69:
+            sign = uint64(0)
+    if c == 46:
+        at += 1
+        start = at
+        while zero and byte_at(text, at, n) == 48:
+            at += 1
+        leading = at - start
+        at, w = read_digits(text, at, n, w)
+        q = start - at
+        digits += at - start - leading
+        c = byte_at(text, at, n)
+        if q == 0:
+            return int64(-1), sign
+    if c == 101 or c == 69:
+        at, power = read_power(text, at + 1, n)
+        q += power
+    if digits > 19 or at < 0 or at >= n:
+        return int64(-1), sign
+    fits, made = times_power(params, io, w, q)
+    return at if fits else int64(-1), made | sign
+
+
+def read_power(text: int, at: int, n: int) -> tuple[int, int]:
+    """The place behind an exponent, and the exponent; -1 if it has no digits."""
+    c = byte_at(text, at, n)
+    minus = c == 45
+    if minus or c == 43:
+        at += 1
+        c = byte_at(text, at, n)
+    start, power = at, 0
+    while 48 <= c <= 57:
+        power = min(power * 10 + c - 48, 100000)
+        at += 1
+        c = byte_at(text, at, n)
+    if at == start:
+        return int64(-1), int64(0)
+    return at, -power if minus else power
+
+
+def times_power(params: int, io: int, w: int, q: int) -> tuple[bool, int]:
+    """The bits of w * 10**q; False if they are not known.
+
+    Where both are small one operation is exact. Else w times the upper 128 bits of 10**q decides
+    how to round: D. Lemire, "Number Parsing at a Gigabyte per Second", 2021, which also shows that
+    128 bits are enough.
+    """
+    if w == uint64(0):
+        return True, uint64(0)
+    if w <= uint64(9007199254740992) and -22 <= q <= 22:
+        exact = float64(int64(w))
+        by = ldc_float64(params, abs(q))
+        st_float64(io, 8, exact / by if q < 0 else exact * by)
+        return True, ld_uint64(io, 8)
+    if q < _LEAST_POWER or q > _MOST_POWER:
+        return False, uint64(0)
+    shift, step, top = 0, 32, w
+    while step > 0:
+        if top >> uint64(64 - step) == uint64(0):
+            top = top << uint64(step)
+            shift += step
+        step = step >> 1
+    high = ldc_uint64(params, 23 + 2 * (q - _LEAST_POWER))
+    upper, lower = upper_product(top, high), top * high
+    if upper & uint64(511) == uint64(511):
+        more = upper_product(top, ldc_uint64(params, 24 + 2 * (q - _LEAST_POWER)))
+        lower = lower + more
+        if lower < more:
+            upper = upper + uint64(1)
+    first = int64(upper >> uint64(63))
+    mantissa = upper >> uint64(first + 9)
+    exponent = ((217706 * q) >> 16) + 63 + first - shift + 1023
+    if exponent <= 0:
+        return False, uint64(0)
+    halfway = lower <= uint64(1) and -4 <= q <= 23 and mantissa & uint64(3) == uint64(1)
+    if halfway and mantissa << uint64(first + 9) == upper:
+        mantissa = mantissa - uint64(1)
+    mantissa = (mantissa + (mantissa & uint64(1))) >> uint64(1)
+    if mantissa >= uint64(9007199254740992):
+        mantissa = uint64(4503599627370496)
+        exponent += 1
+    return exponent < 2047, mantissa & uint64((1 << 52) - 1) | uint64(exponent) << uint64(52)
 
 
 class ParsedArray(NamedTuple):
@@ -296,4 +299,4 @@ def _upper_bits(power: int) -> int:
     return int(made >> max(0, made.bit_length() - 128))
 
 
-NUMBERS = NativeReader(_SOURCE, _NAME, _table)
+NUMBERS = NativeReader(json_numbers, _table)

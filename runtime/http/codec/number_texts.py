@@ -12,6 +12,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from oven.compiler.words import (
+    int64,
+    ld_int64,
+    ld_uint8,
+    ld_uint64,
+    ldc_uint64,
+    poke_int64,
+    st_int64,
+    st_uint8,
+    uint64,
+)
 from oven.plans.native_reader import NativeReader
 
 #: Fewer numbers are for the general encoder.
@@ -20,194 +31,186 @@ LEAST_NUMBERS = 64
 _MOST_BYTES, _BEYOND = 26, 32
 #: So many at once, into memory that is used again and again.
 _PIECE = 4096
-_NAME = "json_texts"
 _LEAST_POWER, _MOST_POWER = -292, 324
-#: Of a number c * 2**q the borders of what rounds to it are (4c - 2) and (4c + 2) * 2**(q - 2). In
-#: between lies one shortest decimal or several, of which the nearest counts: found by products with
-#: 128 bits of a power of ten, which keep one bit for all that is cut off. The digits are then
-#: brought to 17, and written eight at a time: each step halves what a byte pair holds.
-_SOURCE = """\
-def json_texts(params, io, n, scratch):
+#: Eight digits of zero, as characters.
+_ZEROS = 0x3030303030303030
+
+
+def json_texts(params: int, io: int, n: int, scratch: int) -> int:
+    """Write numbers with a comma behind each."""
     values, out = ld_int64(io, 0), ld_int64(io, 1)
-    low32, half = uint64(4294967295), uint64(32)
     at = out
     for i in range(n):
         bits = ld_uint64(values, i)
-        if bits >> uint64(63) != uint64(0):
-            st_uint8(at, 0, 45)
-            at += 1
-            bits = bits & uint64(9223372036854775807)
-        exponent = int64(bits >> uint64(52))
-        c = bits & uint64(4503599627370495)
-        if exponent == 2047:
-            if ld_uint64(values, i) != bits:
-                at -= 1
-            poke_int64(at, 0, 190797608302)
+        number = bits & uint64(0x7FFFFFFFFFFFFFFF)
+        if number >> uint64(52) == uint64(2047):
+            poke_int64(at, 0, 0x2C6C6C756E)  # null,
             at += 5
             continue
-        if bits == uint64(0):
-            poke_int64(at, 0, 741355056)
+        if number != bits:
+            st_uint8(at, 0, 45)
+            at += 1
+        if number == uint64(0):
+            poke_int64(at, 0, 0x2C302E30)  # 0.0,
             at += 4
             continue
-        closer = int64(0)
-        q = -1074
-        if exponent > 0:
-            if c == uint64(0) and exponent > 1:
-                closer = 1
-            c = c | uint64(4503599627370496)
-            q = exponent - 1075
-        digits, k = uint64(0), 0
-        whole = uint64(0)
-        if q <= 0 and q > -53:
-            whole = c >> uint64(-q)
-            if whole << uint64(-q) != c:
-                whole = uint64(0)
-        if whole != uint64(0):
-            digits = whole
-        else:
-            odd = c & uint64(1)
-            k = (q * 1262611 - closer * 524031) >> 22
-            h = uint64(q + ((-k * 1741647) >> 19) + 1)
-            place = 2 * (-k + 292)
-            g1, g0 = ldc_uint64(params, place), ldc_uint64(params, place + 1)
-            g1h, g1l, g0h, g0l = g1 >> half, g1 & low32, g0 >> half, g0 & low32
-            below, upon, above = uint64(0), uint64(0), uint64(0)
-            for border in range(3):
-                times = uint64(4) * c
-                if border == 0:
-                    times = times - uint64(2) + uint64(closer)
-                elif border == 2:
-                    times = times + uint64(2)
-                times = times << h
-                th, tl = times >> half, times & low32
-                p, r, s = g0h * tl, g0l * th, g0l * tl
-                middle = (s >> half) + (p & low32) + (r & low32)
-                x1 = g0h * th + (p >> half) + (r >> half) + (middle >> half)
-                p, r, s = g1h * tl, g1l * th, g1l * tl
-                middle = (s >> half) + (p & low32) + (r & low32)
-                y1 = g1h * th + (p >> half) + (r >> half) + (middle >> half)
-                y0 = g1 * times
-                y0 = y0 + x1
-                if y0 < x1:
-                    y1 = y1 + uint64(1)
-                if y0 > uint64(1):
-                    y1 = y1 | uint64(1)
-                if border == 0:
-                    below = y1 + odd
-                elif border == 1:
-                    upon = y1
-                else:
-                    above = y1 - odd
-            s4 = upon >> uint64(2)
-            found = False
-            if s4 >= uint64(10):
-                tens = s4 // uint64(10)
-                lower = below <= uint64(40) * tens
-                upper = uint64(40) * tens + uint64(40) <= above
-                if lower != upper:
-                    found = True
-                    digits = tens
-                    if upper:
-                        digits = digits + uint64(1)
-                    k += 1
-            if not found:
-                lower = below <= uint64(4) * s4
-                upper = uint64(4) * s4 + uint64(4) <= above
-                digits = s4
-                middle = uint64(4) * s4 + uint64(2)
-                if lower != upper:
-                    if upper:
-                        digits = digits + uint64(1)
-                elif upon > middle or (upon == middle and s4 & uint64(1) != uint64(0)):
-                    digits = digits + uint64(1)
-        if digits < uint64(10):
-            digits = digits * uint64(10000000000000000)
-            k -= 16
-        if digits < uint64(1000000000):
-            digits = digits * uint64(100000000)
-            k -= 8
-        if digits < uint64(10000000000000):
-            digits = digits * uint64(10000)
-            k -= 4
-        if digits < uint64(1000000000000000):
-            digits = digits * uint64(100)
-            k -= 2
-        if digits < uint64(10000000000000000):
-            digits = digits * uint64(10)
-            k -= 1
-        e = k + 16
-        first = digits // uint64(10000000000000000)
-        rest = digits - first * uint64(10000000000000000)
-        high = rest // uint64(100000000)
-        low = rest - high * uint64(100000000)
-        four = high // uint64(10000)
-        word = four | ((high - four * uint64(10000)) << uint64(32))
-        part = ((word * uint64(10486)) >> uint64(20)) & uint64(545460846719)
-        word = part | ((word - part * uint64(100)) << uint64(16))
-        part = ((word * uint64(103)) >> uint64(10)) & uint64(4222189076152335)
-        high = part | ((word - part * uint64(10)) << uint64(8))
-        four = low // uint64(10000)
-        word = four | ((low - four * uint64(10000)) << uint64(32))
-        part = ((word * uint64(10486)) >> uint64(20)) & uint64(545460846719)
-        word = part | ((word - part * uint64(100)) << uint64(16))
-        part = ((word * uint64(103)) >> uint64(10)) & uint64(4222189076152335)
-        low = part | ((word - part * uint64(10)) << uint64(8))
-        size = 17
-        word = low
-        if low == uint64(0):
-            size = 9
-            word = high
-            if high == uint64(0):
-                size = 1
-        if size > 1:
-            while word >> uint64(56) == uint64(0):
-                word = word << uint64(8)
-                size -= 1
-        high = high | uint64(3472328296227680304)
-        low = low | uint64(3472328296227680304)
-        start = at + 1
-        if e < 0 and e > -6:
-            poke_int64(at, 0, 3472328296227679792)
-            start = at + 1 - e
-        st_uint8(start, 0, 48 + int64(first))
-        poke_int64(start + 1, 0, int64(high))
-        poke_int64(start + 9, 0, int64(low))
-        if e < 0 and e > -6:
-            at = start + size
-        elif e >= 0 and e < 16:
-            for place in range(e + 1):
-                st_uint8(at, place, ld_uint8(at, place + 1))
-            st_uint8(at, e + 1, 46)
-            if size > e + 1:
-                at += size + 1
-            else:
-                st_uint8(at, e + 2, 48)
-                at += e + 3
-        else:
-            st_uint8(at, 0, 48 + int64(first))
-            st_uint8(at, 1, 46)
-            at += 1
-            if size > 1:
-                at += size
-            st_uint8(at, 0, 101)
-            at += 1
-            if e < 0:
-                st_uint8(at, 0, 45)
-                at += 1
-                e = -e
-            if e >= 100:
-                st_uint8(at, 0, 48 + e // 100)
-                at += 1
-            if e >= 10:
-                st_uint8(at, 0, 48 + e // 10 % 10)
-                at += 1
-            st_uint8(at, 0, 48 + e % 10)
-            at += 1
+        digits, k = seventeen_digits(params, number)
+        at = write_number(at, digits, k + 16)
         st_uint8(at, 0, 44)
         at += 1
     st_int64(io, 2, at - out)
     return 0
-"""
+
+
+def seventeen_digits(params: int, number: int) -> tuple[int, int]:
+    """The shortest decimal that rounds to a float, with 17 digits, and its power of ten."""
+    exponent, c = int64(number >> uint64(52)), number & uint64(4503599627370495)
+    closer, q = int64(0), int64(-1074)
+    if exponent > 0:
+        if c == uint64(0) and exponent > 1:
+            closer = 1
+        c = c | uint64(4503599627370496)
+        q = exponent - 1075
+    digits, k = uint64(0), int64(0)
+    if -53 < q <= 0:
+        digits = c >> uint64(-q)
+        if digits << uint64(-q) != c:
+            digits = uint64(0)
+    if digits == uint64(0):
+        digits, k = shortest(params, c, q, closer)
+    if digits < uint64(10):
+        digits = digits * uint64(10000000000000000)
+        k -= 16
+    if digits < uint64(1000000000):
+        digits = digits * uint64(100000000)
+        k -= 8
+    if digits < uint64(10000000000000):
+        digits = digits * uint64(10000)
+        k -= 4
+    if digits < uint64(1000000000000000):
+        digits = digits * uint64(100)
+        k -= 2
+    if digits < uint64(10000000000000000):
+        digits = digits * uint64(10)
+        k -= 1
+    return digits, k
+
+
+def shortest(params: int, c: int, q: int, closer: int) -> tuple[int, int]:
+    """The nearest of the shortest decimals that round to c * 2**q, and its power of ten.
+
+    The borders of what rounds to it are (4c - 2) and (4c + 2) * 2**(q - 2), the first `closer`
+    where c is a power of two. In between lies one decimal or several: found by products with 128
+    bits of a power of ten, which keep one bit for all that is cut off.
+    """
+    odd = c & uint64(1)
+    k = (q * 1262611 - closer * 524031) >> 22
+    h = uint64(q + ((-k * 1741647) >> 19) + 1)
+    place = 2 * (-k - _LEAST_POWER)
+    g1, g0 = ldc_uint64(params, place), ldc_uint64(params, place + 1)
+    times = uint64(4) * c
+    below = rounded_product(g1, g0, times - uint64(2) + uint64(closer) << h) + odd
+    upon = rounded_product(g1, g0, times << h)
+    above = rounded_product(g1, g0, times + uint64(2) << h) - odd
+    ones = upon >> uint64(2)
+    if ones >= uint64(10):
+        tens = ones // uint64(10)
+        lower = below <= uint64(40) * tens
+        upper = uint64(40) * tens + uint64(40) <= above
+        if lower != upper:
+            return tens + uint64(int64(upper)), k + 1
+    lower = below <= uint64(4) * ones
+    upper = uint64(4) * ones + uint64(4) <= above
+    middle = uint64(4) * ones + uint64(2)
+    if lower == upper:
+        upper = upon > middle or (upon == middle and ones & uint64(1) != uint64(0))
+    return ones + uint64(int64(upper)), k
+
+
+def upper_product(a: int, b: int) -> int:
+    """The upper 64 of the 128 bits of a product."""
+    half, low = uint64(32), uint64(0xFFFFFFFF)
+    a1, a0, b1, b0 = a >> half, a & low, b >> half, b & low
+    p, r = b0 * a1, b1 * a0
+    middle = ((a0 * b0) >> half) + (p & low) + (r & low)
+    return b1 * a1 + (p >> half) + (r >> half) + (middle >> half)
+
+
+def rounded_product(g1: int, g0: int, times: int) -> int:
+    """The uppermost 64 of the 192 bits of a product, with a bit for all that is cut off."""
+    carried = upper_product(times, g0)
+    upper, lower = upper_product(times, g1), g1 * times + carried
+    if lower < carried:
+        upper = upper + uint64(1)
+    if lower > uint64(1):
+        upper = upper | uint64(1)
+    return upper
+
+
+def eight_digits(number: int) -> int:
+    """The eight digits of a number as bytes: each step halves what one holds."""
+    four = number // uint64(10000)
+    word = four | ((number - four * uint64(10000)) << uint64(32))
+    part = ((word * uint64(10486)) >> uint64(20)) & uint64(0x7F0000007F)
+    word = part | ((word - part * uint64(100)) << uint64(16))
+    part = ((word * uint64(103)) >> uint64(10)) & uint64(0xF000F000F000F)
+    return part | ((word - part * uint64(10)) << uint64(8))
+
+
+def write_number(at: int, digits: int, e: int) -> int:
+    """Write 17 digits, of which the first has the power e of ten, without zeros at their end."""
+    first = digits // uint64(10000000000000000)
+    rest = digits - first * uint64(10000000000000000)
+    upper = rest // uint64(100000000)
+    high, low = eight_digits(upper), eight_digits(rest - upper * uint64(100000000))
+    size, word = 17, low
+    if low == uint64(0):
+        size, word = 9, high
+        if high == uint64(0):
+            size = 1
+    if size > 1:
+        while word >> uint64(56) == uint64(0):
+            word = word << uint64(8)
+            size -= 1
+    small = -6 < e < 0
+    start = at + 1
+    if small:
+        poke_int64(at, 0, _ZEROS - 0x200)  # 0.000000
+        start = at + 1 - e
+    st_uint8(start, 0, 48 + int64(first))
+    poke_int64(start + 1, 0, int64(high | uint64(_ZEROS)))
+    poke_int64(start + 9, 0, int64(low | uint64(_ZEROS)))
+    if small:
+        return start + size
+    if 0 <= e < 16:
+        for place in range(e + 1):
+            st_uint8(at, place, ld_uint8(at, place + 1))
+        st_uint8(at, e + 1, 46)
+        if size <= e + 1:
+            st_uint8(at, e + 2, 48)
+            size = e + 2
+        return at + size + 1
+    st_uint8(at, 0, 48 + int64(first))
+    st_uint8(at, 1, 46)
+    return write_power(at + size + 1 if size > 1 else at + 1, e)
+
+
+def write_power(at: int, e: int) -> int:
+    """Write an exponent; the place behind it."""
+    st_uint8(at, 0, 101)
+    at += 1
+    if e < 0:
+        st_uint8(at, 0, 45)
+        at += 1
+        e = -e
+    if e >= 100:
+        st_uint8(at, 0, 48 + e // 100)
+        at += 1
+    if e >= 10:
+        st_uint8(at, 0, 48 + e // 10 % 10)
+        at += 1
+    st_uint8(at, 0, 48 + e % 10)
+    return at + 1
 
 
 def written(values: NDArray[np.floating]) -> list[bytes]:
@@ -238,4 +241,4 @@ def _upper_bits(power: int) -> int:
     return -(-ten >> cut) if cut > 0 else ten << -cut
 
 
-TEXTS = NativeReader(_SOURCE, _NAME, _table)
+TEXTS = NativeReader(json_texts, _table)

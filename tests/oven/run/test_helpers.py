@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -23,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 import flour
 import oven
 from flour.core.errors import InputError
-from oven.compiler import shared_rows
+from oven.compiler import shared_rows, written
 from oven.plans.execution import are_shared_natively
 from oven.plans.plan import Plan
 from oven.run.helpers import Division, Told, desk
@@ -270,8 +271,8 @@ def test_where_the_system_has_no_semaphores_it_is_shared_by_python(
 
 
 def test_the_sources_name_no_word_that_is_not_there() -> None:
-    for text in shared_rows.SOURCES.values():
-        assert not [word for word in text.split() if word.isupper() and len(word) > 1]
+    for function in shared_rows.FUNCTIONS.values():
+        assert not re.findall(r"\b[A-Z_]{2,}\b", written.text(function))
 
 
 PROGRAM = """
