@@ -89,14 +89,13 @@ at_fork(before=_compiling.acquire, after_in_parent=_compiling.release, after_in_
 @lru_cache(256)
 def key(source: str) -> str:
     """The cache key of this source, on machines of all kinds."""
-    words = [_text_words()] if estimate.TEXT.search(source) else []
-    words += [_portable_words()] if source.startswith(machine.PORTABLE) else []
+    words = [_portable_words()] if source.startswith(machine.PORTABLE) else []
     return combine(compilers(), *words, source)
 
 
 def made_of(*inputs: str | bytes) -> str:
     """The cache key of what is made of these by the sources that machine code depends on."""
-    return combine(compilers(), _text_words(), *inputs)
+    return combine(compilers(), *inputs)
 
 
 @cache
@@ -118,14 +117,6 @@ def _vocabulary() -> str:
     texts = [here / f"{name}.py" for name in names] + sorted(here.glob("functions*.py"))
     intrinsics = sorted((here / "intrinsics").glob("*.py"))
     return combine(*(path.read_bytes() for path in (*texts, *intrinsics)))
-
-
-@cache
-def _text_words() -> str:
-    """Digest of the text intrinsics' source, for the keys of the sources that use them."""
-    here = Path(__file__).parent / "intrinsics"
-    names = ("chunks.py", "text.py", "patterns.py", "counts.py")
-    return combine(*((here / name).read_bytes() for name in names))
 
 
 @cache

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from oven.compiler.words import call_stage, ld_int64, ldc_int64, st_int64
+from oven.compiler.words import *
 
 
 def run_stages(program: int, io: int, n: int, scratch: int) -> int:

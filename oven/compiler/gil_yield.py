@@ -21,7 +21,7 @@ from functools import cache as once
 from itertools import count
 
 from oven.compiler import cache, machine
-from oven.compiler.words import call_stage, ld_int64, st_int8
+from oven.compiler.words import *
 
 #: Not 0 while a thread that is done with native code, or was woken, waits for the GIL.
 WAITING = array("q", [0])

@@ -25,18 +25,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from oven.compiler import cache, machine, written
-from oven.compiler.words import (
-    atomic_add,
-    atomic_load,
-    atomic_store,
-    atomic_swap,
-    c_call_1,
-    c_call_2,
-    call_stage,
-    ld_int64,
-    st_int64,
-    stack_words,
-)
+from oven.compiler.words import *
 from oven.errors import NoCompiler
 
 if TYPE_CHECKING:

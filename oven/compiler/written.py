@@ -29,7 +29,7 @@ _VOCABULARY = (words.__name__, "oven.compiler.intrinsics.")
 
 def text(function: Callable[..., object]) -> str:
     """The source of a function, behind those that it calls."""
-    return Writer().text(function)
+    return Transcript().text(function)
 
 
 def source_bytes(function: Callable[..., object]) -> bytes:
@@ -61,8 +61,8 @@ def _helper(function: FunctionType, name: str) -> FunctionType | None:
     return found if plain else None
 
 
-class Writer(ast.NodeTransformer):
-    """Writes functions as text, one after the other."""
+class Transcript(ast.NodeTransformer):
+    """The text of functions, one after the other."""
 
     def __init__(self) -> None:
         self._written: dict[FunctionType, str] = {}

@@ -20,23 +20,7 @@ from __future__ import annotations
 
 import math
 
-from oven.compiler.words import (
-    float32,
-    float64,
-    floor,
-    int64,
-    ld_int8,
-    ld_int16,
-    ld_int32,
-    ld_int64,
-    st_float32,
-    st_float64,
-    st_int8,
-    st_int16,
-    st_int32,
-    st_int64,
-    stack_words,
-)
+from oven.compiler.words import *
 from oven.entry.generator import (
     ASCII,
     EXACT,
@@ -45,8 +29,8 @@ from oven.entry.generator import (
     MOST_WAITING,
     NULL,
     TILE,
+    Address,
     Form,
-    Object,
     Read,
     c,
     ld_object,
@@ -72,7 +56,7 @@ from oven.entry.parts import (
 # --- vectors --------------------------------------------------------------------------------------
 
 
-def vectors_entry(self: Object, argument: Object) -> Object:
+def vectors_entry(self: Address, argument: Address) -> Address:
     """A row of numbers as an array, list or tuple; a block of them as an array."""
     table = self.ARRAY_DATA
     dimensions, rows, data, stride, items = 1, 1, 0, 0, NULL
@@ -119,7 +103,7 @@ def vectors_entry(self: Object, argument: Object) -> Object:
     )
 
 
-def read_numbers(table: Object, argument: Object, data: int) -> bool:
+def read_numbers(table: Address, argument: Address, data: int) -> bool:
     """Write the numbers of a list or tuple; False if something else is in it."""
     double = table.ITEM_BYTES == 8
     items, fits = items_of(table, argument, table.WIDTH)
@@ -147,7 +131,7 @@ def read_numbers(table: Object, argument: Object, data: int) -> bool:
 # --- documents ------------------------------------------------------------------------------------
 
 
-def documents_entry(self: Object, argument: Object) -> Object:
+def documents_entry(self: Address, argument: Address) -> Address:
     """A string; a list, tuple or array of strings; one of these in a dict under its one name."""
     table = self.ARRAY_DATA
     size = stack_words(1)
@@ -182,7 +166,7 @@ def documents_entry(self: Object, argument: Object) -> Object:
     )
 
 
-def texts_in(table: Object, argument: Object) -> tuple[int, int, Object, Object]:
+def texts_in(table: Address, argument: Address) -> tuple[int, int, Address, Address]:
     """How many documents there are, of how many dimensions; the one, and where several are."""
     value, bare = argument, table.BARE != 0
     many, axes, items = int64(0), 2, NULL
@@ -210,7 +194,7 @@ def texts_in(table: Object, argument: Object) -> tuple[int, int, Object, Object]
 # --- records --------------------------------------------------------------------------------------
 
 
-def records_entry(self: Object, argument: Object) -> Object:
+def records_entry(self: Address, argument: Address) -> Address:
     """A row by name or by position, a list of rows, a dict of lists."""
     table = self.ARRAY_DATA
     size, pair = stack_words(1), stack_words(3)
@@ -247,7 +231,7 @@ def records_entry(self: Object, argument: Object) -> Object:
     )
 
 
-def rows_in(table: Object, argument: Object, pair: int) -> tuple[int, int, int, Object]:
+def rows_in(table: Address, argument: Address, pair: int) -> tuple[int, int, int, Address]:
     """What the argument is, how many rows, of how many dimensions, and where several are."""
     form, many, axes, outer = int64(Form.NOTHING), int64(0), int64(0), NULL
     kind = argument.TYPE
@@ -274,7 +258,7 @@ def rows_in(table: Object, argument: Object, pair: int) -> tuple[int, int, int, 
 
 
 def read_record(
-    table: Object, record: Object, form: int, i: int, rows: int, row: int, pair: int, size: int
+    table: Address, record: Address, form: int, i: int, rows: int, row: int, pair: int, size: int
 ) -> tuple[bool, int, int]:
     """Write a row; False if it is none, and the bytes of its texts and of its longest."""
     items, fits, found, at, total, longest = NULL, True, int64(0), int64(0), int64(0), int64(0)
@@ -314,7 +298,7 @@ def read_record(
 
 
 def number_cell(
-    table: Object, item: Object, field: Object, cell: int, form: int, size: int
+    table: Address, item: Address, field: Address, cell: int, form: int, size: int
 ) -> bool:
     """Write a number as coercion means it: a float, or a whole one in the bounds of its field."""
     kind, read = item.TYPE, field.READ
@@ -356,7 +340,7 @@ def number_cell(
 # --- arrays by name -------------------------------------------------------------------------------
 
 
-def columns_entry(self: Object, argument: Object) -> Object:
+def columns_entry(self: Address, argument: Address) -> Address:
     """A dict with an array for every input, or for every column of a record; one array alone."""
     table = self.ARRAY_DATA
     rows = rows_of_arrays(table, argument)
@@ -380,7 +364,7 @@ def columns_entry(self: Object, argument: Object) -> Object:
     )
 
 
-def packed_entry(self: Object, argument: Object) -> Object:
+def packed_entry(self: Address, argument: Address) -> Address:
     """What columns take, laid out as rows only, and the strings; arrays of bytes both.
 
     The strings' array is made once it is known how long they are. Making an array does not run the
@@ -410,7 +394,7 @@ def packed_entry(self: Object, argument: Object) -> Object:
     return answers
 
 
-def bytes_memory(table: Object, answers: Object, place: int, size: int) -> int:
+def bytes_memory(table: Address, answers: Address, place: int, size: int) -> int:
     """Memory of an array of bytes, one of the answers; NULL, and no answers, if it is out."""
     sizes = stack_words(1)
     st_int64(sizes, 0, size)
@@ -423,7 +407,7 @@ def bytes_memory(table: Object, answers: Object, place: int, size: int) -> int:
     return array.ARRAY_DATA
 
 
-def rows_of_arrays(table: Object, argument: Object) -> int:
+def rows_of_arrays(table: Address, argument: Address) -> int:
     """How many rows the first array has."""
     pair, item, known = stack_words(3), argument, table.BARE != 0
     if argument.TYPE == c.PyDict_Type:
@@ -437,7 +421,7 @@ def rows_of_arrays(table: Object, argument: Object) -> int:
     return many
 
 
-def read_arrays(table: Object, argument: Object, start: int, rows: int) -> tuple[bool, int, int]:
+def read_arrays(table: Address, argument: Address, start: int, rows: int) -> tuple[bool, int, int]:
     """Write all arrays; False if one is none, and the bytes of texts and of the longest.
 
     Columns of numbers wait, and are copied together.
@@ -497,7 +481,7 @@ def read_arrays(table: Object, argument: Object, start: int, rows: int) -> tuple
 _QUEUE_WORDS = 4 * MOST_WAITING
 
 
-def is_field(table: Object, item: Object, field: Object, rows: int) -> bool:
+def is_field(table: Address, item: Address, field: Address, rows: int) -> bool:
     """True if something is an array of as many rows, and of the dimensions that a field has."""
     fits, rank = item.TYPE == c.PyArray_Type, int64(0)
     if fits:
@@ -511,7 +495,7 @@ def is_field(table: Object, item: Object, field: Object, rows: int) -> bool:
 
 
 def copy_numbers(
-    table: Object, field: Object, into: int, begin: int, step: int, across: int, rows: int
+    table: Address, field: Address, into: int, begin: int, step: int, across: int, rows: int
 ) -> None:
     """Copy an array of numbers."""
     size, width = field.BYTES, field.ACROSS
@@ -523,7 +507,7 @@ def copy_numbers(
             copy_column(table, into + j * size, begin + j * across, step, size, rows)
 
 
-def copy_column(table: Object, into: int, begin: int, step: int, size: int, rows: int) -> None:
+def copy_column(table: Address, into: int, begin: int, step: int, size: int, rows: int) -> None:
     """Copy one number a row."""
     row_bytes = table.ROW_BYTES
     if size == 8:
@@ -540,7 +524,7 @@ def copy_column(table: Object, into: int, begin: int, step: int, size: int, rows
             st_int8(into + i * row_bytes, 0, ld_int8(begin + i * step, 0))
 
 
-def copy_waiting(table: Object, queue: int, waiting: int, rows: int) -> None:
+def copy_waiting(table: Address, queue: int, waiting: int, rows: int) -> None:
     """Copy some rows of all columns that wait, then the next: they stay in the nearest cache."""
     for tile in range((rows + TILE - 1) // TILE):
         first = tile * TILE
@@ -557,9 +541,9 @@ def copy_waiting(table: Object, queue: int, waiting: int, rows: int) -> None:
 
 
 def read_texts(
-    table: Object,
-    field: Object,
-    dtype: Object,
+    table: Address,
+    field: Address,
+    dtype: Address,
     into: int,
     begin: int,
     step: int,
@@ -580,7 +564,7 @@ def read_texts(
 
 
 def read_objects(
-    table: Object, field: Object, into: int, begin: int, step: int, across: int, rows: int
+    table: Address, field: Address, into: int, begin: int, step: int, across: int, rows: int
 ) -> tuple[int, int]:
     """Cells of Python's objects."""
     size, total, longest = stack_words(1), int64(0), int64(0)
@@ -598,7 +582,7 @@ def read_objects(
 
 
 def read_arrow(
-    table: Object, field: Object, into: int, begin: int, step: int, rows: int
+    table: Address, field: Address, into: int, begin: int, step: int, rows: int
 ) -> tuple[int, int]:
     """Cells in Arrow's memory, by where they are and how long: see flour.data.arrow_strings."""
     total, longest, least = int64(0), int64(0), int64(0)
@@ -615,8 +599,8 @@ def read_arrow(
 
 
 def read_characters(
-    table: Object,
-    field: Object,
+    table: Address,
+    field: Address,
     into: int,
     begin: int,
     step: int,
@@ -658,7 +642,7 @@ def utf8_bytes(letters: int, count: int) -> int:
     return length
 
 
-def named_entry(self: Object, argument: Object) -> Object:
+def named_entry(self: Address, argument: Address) -> Address:
     """A dict of one array, for the entry of vectors.
 
     The array is held: once the interpreter's lock is let go, another thread may empty the dict.

@@ -10,7 +10,7 @@ is known only once the interpreter was measured. The generator makes numbers of 
     c.PyDict_New()           a call of the function whose address is in the table
     c.Py_None, c.PyList_Type an object whose address is in the table
     c.ALIGNED                a number that was measured
-    ld_object(items, 0)      a load of an address; Object(word) is a word that is one
+    ld_object(items, 0)      a load of an address; Address(word) is a word that is one
 
 What comes out is source without a single name in capitals, so `oven.compiler.source_check` reads it
 like an operator's code, and the numbers are part of the key of its machine code.
@@ -35,13 +35,13 @@ from oven.entry.interpreter import Layout, object_layout
 # --- as functions are written ---------------------------------------------------------------------
 
 
-class Object(int):
+class Address(int):
     """The address of an object, or of a row of a table: its attributes are loads."""
 
     if TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Object: ...
-        def __add__(self, other: int) -> Object: ...
+        def __getattr__(self, name: str) -> Address: ...
+        def __add__(self, other: int) -> Address: ...
         def __eq__(self, other: object) -> bool: ...
         def __hash__(self) -> int: ...
 
@@ -51,22 +51,22 @@ class _CPython:
 
     if TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> _Name: ...
+        def __getattr__(self, name: str) -> _CName: ...
 
 
-class _Name(Object):
-    def __call__(self, *arguments: float) -> Object:
+class _CName(Address):
+    def __call__(self, *arguments: float) -> Address:
         """Stands for the call of a function."""
-        return Object(word(*arguments))
+        return Address(word(*arguments))
 
 
 c = _CPython()
-NULL = Object(0)
+NULL = Address(0)
 
 
-def ld_object(base: int, index: int) -> Object:
+def ld_object(base: int, index: int) -> Address:
     """Stands for a load of an address."""
-    return Object(word(base, index))
+    return Address(word(base, index))
 
 
 #: One that nobody changes while the code runs.
@@ -136,7 +136,7 @@ class Generated(NamedTuple):
 
 
 #: An entry as it is written: `self` and what it is called with, and an object or NULL.
-Entry = Callable[..., Object]
+Entry = Callable[..., Address]
 
 
 class EntryCode(NamedTuple):
@@ -182,11 +182,11 @@ def code_for(entry: Entry, layout: Layout) -> EntryCode:
 
 def generated(entry: Entry, layout: Layout) -> Generated:
     """The text of an entry for objects that are laid out like this."""
-    writer = _Writer(layout)
-    return Generated(writer.text(entry), tuple(writer.words))
+    made = _EntryTranscript(layout)
+    return Generated(made.text(entry), tuple(made.words))
 
 
-class _Writer(written.Writer):
+class _EntryTranscript(written.Transcript):
     """Writes the names of entries as numbers and loads; collects the words of the table."""
 
     def __init__(self, layout: Layout) -> None:
@@ -220,7 +220,7 @@ class _Writer(written.Writer):
     def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 (ast's name)
         """A call of a function of C by its address, and of what else there is."""
         if not isinstance(node.func, ast.Attribute):
-            is_address = isinstance(node.func, ast.Name) and self.known(node.func.id) is Object
+            is_address = isinstance(node.func, ast.Name) and self.known(node.func.id) is Address
             return self.visit(node.args[0]) if is_address else super().visit_Call(node)
         name, arguments = node.func.attr, node.args
         given = [self.visit(node.func), *map(self.visit, arguments)]

@@ -13,32 +13,7 @@ NULL, the memory of all; `total` and `longest`, the bytes of the argument's text
 
 from __future__ import annotations
 
-from oven.compiler.words import (
-    call_stage,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    ld_float32,
-    ld_float64,
-    ld_int8,
-    ld_int16,
-    ld_int32,
-    ld_int64,
-    ld_uint8,
-    ld_uint16,
-    ld_uint32,
-    ldc_int64,
-    st_float32,
-    st_float64,
-    st_int8,
-    st_int16,
-    st_int32,
-    st_int64,
-    stack_words,
-)
+from oven.compiler.words import *
 from oven.entry.generator import (
     ASCII,
     CONVERSION_ROW,
@@ -51,8 +26,8 @@ from oven.entry.generator import (
     SAME_DTYPE,
     SCALAR,
     SHELVED,
+    Address,
     Kind,
-    Object,
     Read,
     c,
     ld_object,
@@ -65,7 +40,7 @@ from oven.entry.generator import (
 END, UNKNOWN = -1, -2
 
 
-def same_dtype(theirs: Object, own: Object) -> bool:
+def same_dtype(theirs: Address, own: Address) -> bool:
     """True if two dtypes are the same; arrays that were pickled have a copy of theirs."""
     same = theirs == own
     if not same:
@@ -73,7 +48,7 @@ def same_dtype(theirs: Object, own: Object) -> bool:
     return same
 
 
-def items_of(table: Object, record: Object, count: int) -> tuple[Object, bool]:
+def items_of(table: Address, record: Address, count: int) -> tuple[Address, bool]:
     """The items of a list or a tuple, and whether it has so many."""
     if record.TYPE == c.PyList_Type:
         items, fits = record.LIST_ITEMS, record.SIZE == count
@@ -84,7 +59,7 @@ def items_of(table: Object, record: Object, count: int) -> tuple[Object, bool]:
     return items, fits
 
 
-def next_field(table: Object, record: Object, pair: int, at: int) -> tuple[int, Object]:
+def next_field(table: Address, record: Address, pair: int, at: int) -> tuple[int, Address]:
     """Of a dict the next value, and the place of the field that has its key."""
     if c.PyDict_Next(record, pair, pair + 8, pair + 16) == 0:
         return END, NULL
@@ -105,7 +80,7 @@ def next_field(table: Object, record: Object, pair: int, at: int) -> tuple[int, 
     return place, item
 
 
-def text_cell(table: Object, item: Object, cell: int, size: int, read: int, none: int) -> int:
+def text_cell(table: Address, item: Address, cell: int, size: int, read: int, none: int) -> int:
     """Write a cell of text: its UTF-8, which Python keeps, or that it is missing; -1 if it is none.
 
     The bytes of the text otherwise.
@@ -131,13 +106,13 @@ def text_cell(table: Object, item: Object, cell: int, size: int, read: int, none
 # --- memory ---------------------------------------------------------------------------------------
 
 
-def out_of_memory(table: Object, answers: Object) -> Object:
+def out_of_memory(table: Address, answers: Address) -> Address:
     """The end of a call that got no memory."""
     c.Py_DecRef(answers)
     return c.PyErr_NoMemory()
 
 
-def taken_memory(table: Object, size: int) -> tuple[Object, int]:
+def taken_memory(table: Address, size: int) -> tuple[Address, int]:
     """Memory of a call's own, and its size: the block that an earlier call left, if it is enough.
 
     The pages of a new one take longer to come than most calls.
@@ -153,7 +128,7 @@ def taken_memory(table: Object, size: int) -> tuple[Object, int]:
     return owned, owned_bytes
 
 
-def give_back(table: Object, owned: int, owned_bytes: int) -> None:
+def give_back(table: Address, owned: int, owned_bytes: int) -> None:
     """Leave the larger of this block and the one that was left before to the next call."""
     if owned != 0:
         spares, unused = table.SPARE, owned
@@ -165,25 +140,25 @@ def give_back(table: Object, owned: int, owned_bytes: int) -> None:
 
 
 def refused(
-    table: Object, argument: Object, answers: Object, owned: int, owned_bytes: int
-) -> Object:
+    table: Address, argument: Address, answers: Address, owned: int, owned_bytes: int
+) -> Address:
     """The answer of the Python function in the table, for what the plan was not made for."""
     give_back(table, owned, owned_bytes)
     c.Py_DecRef(answers)
     return c.PyObject_CallOneArg(table.FALLBACK, argument)
 
 
-def numbers_at(table: Object, rows: int) -> int:
+def numbers_at(table: Address, rows: int) -> int:
     """The end of the rows in scratch memory, where the numbers of strings begin."""
     return (table.SCRATCH_BYTES + rows * table.ROW_BYTES + 63) & -64
 
 
-def copies_at(table: Object, rows: int, dimensions: int) -> int:
+def copies_at(table: Address, rows: int, dimensions: int) -> int:
     """The end of the numbers, where the texts begin."""
     return numbers_at(table, rows) + 8 * rows * (table.TEXTS if dimensions == 2 else 0)
 
 
-def rows_memory(table: Object, rows: int, dimensions: int) -> tuple[int, Object, int]:
+def rows_memory(table: Address, rows: int, dimensions: int) -> tuple[int, Address, int]:
     """Memory for the rows, whom it belongs to, and how much there is; NULL if there is none."""
     scratch, owned, owned_bytes = int64(table.SCRATCH), NULL, 0
     size = copies_at(table, rows, dimensions)
@@ -196,7 +171,7 @@ def rows_memory(table: Object, rows: int, dimensions: int) -> tuple[int, Object,
 # --- answers --------------------------------------------------------------------------------------
 
 
-def made_answers(table: Object, rows: int, dimensions: int) -> Object:
+def made_answers(table: Address, rows: int, dimensions: int) -> Address:
     """The tuple of answers, with an array for each that is no scalar; NULL if memory is out."""
     count = table.OUTPUTS
     answers = c.PyTuple_New(count)
@@ -213,7 +188,7 @@ def made_answers(table: Object, rows: int, dimensions: int) -> Object:
     return answers
 
 
-def answer_array(table: Object, output: Object, rows: int, dimensions: int) -> Object:
+def answer_array(table: Address, output: Address, rows: int, dimensions: int) -> Address:
     """An array for one output.
 
     Making one takes longer than most rows do. So a small one stays on a shelf, and where it has no
@@ -240,7 +215,7 @@ def answer_array(table: Object, output: Object, rows: int, dimensions: int) -> O
     return item
 
 
-def shelved_array(table: Object, output: Object, rank: int, rows: int, sizes: int) -> Object:
+def shelved_array(table: Address, output: Address, rank: int, rows: int, sizes: int) -> Address:
     """The array on an output's shelf, if nobody else has it and it is as it was made."""
     item = ld_object(output.SHELF, 0)
     same = item.TYPE == c.PyArray_Type
@@ -265,7 +240,7 @@ def shelved_array(table: Object, output: Object, rank: int, rows: int, sizes: in
     return item
 
 
-def named_answers(table: Object, answers: Object, names: Object, order: int) -> Object:
+def named_answers(table: Address, answers: Address, names: Address, order: int) -> Address:
     """The first answers of a call as a dict, in this order unless it is NULL; the tuple goes."""
     made, wrong = c.PyDict_New(), 0
     if made != 0:
@@ -310,7 +285,7 @@ def loaded(where: int, kind: int) -> tuple[int, float]:
     return word, value
 
 
-def python_number(table: Object, where: int, kind: int) -> Object:
+def python_number(table: Address, where: int, kind: int) -> Address:
     """A number in memory as one of Python's; the usual kinds come first."""
     if kind == Kind.FLOAT64:
         return c.PyFloat_FromDouble(ld_float64(where, 0))
@@ -338,7 +313,7 @@ def store_word(where: int, size: int, word: int) -> None:
         st_int8(where, 0, int8(word))
 
 
-def convert(table: Object, start: int, rows: int) -> None:
+def convert(table: Address, start: int, rows: int) -> None:
     """Write the converted numbers of all rows from `start` on.
 
     Halves of whole numbers beyond int64 keep what is rounded away in their lowest bit.
@@ -372,7 +347,7 @@ def convert(table: Object, start: int, rows: int) -> None:
 # --- the end of a call ----------------------------------------------------------------------------
 
 
-def rooms_bytes(table: Object, longest: int) -> int:
+def rooms_bytes(table: Address, longest: int) -> int:
     """The most memory that depends on the longest document, in any step."""
     room, most, sum_up = table.ROOMS, int64(0), int64(0)
     for _ in range(table.ROOM_COUNT):
@@ -386,8 +361,8 @@ def rooms_bytes(table: Object, longest: int) -> int:
 
 
 def grown_memory(
-    table: Object, scratch: int, owned: Object, owned_bytes: int, size: int, rows: int
-) -> tuple[int, Object, int]:
+    table: Address, scratch: int, owned: Address, owned_bytes: int, size: int, rows: int
+) -> tuple[int, Address, int]:
     """Larger memory, with the rows in it: as rows_memory says; what there was is given back."""
     larger = c.PyMem_RawMalloc(size + 64)
     if larger != 0:
@@ -396,7 +371,7 @@ def grown_memory(
     return (larger + 63) & -64, larger, size + 64
 
 
-def copy_texts(table: Object, start: int, rows: int, into: int, letters: int) -> None:
+def copy_texts(table: Address, start: int, rows: int, into: int, letters: int) -> None:
     """Copy the texts themselves behind one another, and have their cells point there.
 
     With `letters` some may be numpy's characters: their addresses say so.
@@ -440,18 +415,18 @@ def encode(where: int, size: int, into: int) -> None:
 
 
 def finished(
-    table: Object,
-    argument: Object,
-    answers: Object,
+    table: Address,
+    argument: Address,
+    answers: Address,
     scratch: int,
-    owned: Object,
+    owned: Address,
     owned_bytes: int,
     rows: int,
     dimensions: int,
     total: int,
     longest: int,
     letters: int,
-) -> Object:
+) -> Address:
     """The answers, once all values are in their rows and converted."""
     copies = copies_at(table, rows, dimensions)
     spare = (copies + total + 24 + 63) & -64
@@ -478,17 +453,17 @@ def finished(
 
 
 def ran(
-    table: Object,
-    argument: Object,
-    answers: Object,
+    table: Address,
+    argument: Address,
+    answers: Address,
     scratch: int,
-    owned: Object,
+    owned: Address,
     owned_bytes: int,
     rows: int,
     dimensions: int,
     numbers: int,
     release: int,
-) -> Object:
+) -> Address:
     """The answers, once all stages have run.
 
     Of several outputs that are the same column the last one is computed, and the others are copies.
@@ -528,7 +503,7 @@ def ran(
     return answers
 
 
-def scalar_answer(table: Object, output: Object, where: int) -> Object:
+def scalar_answer(table: Address, output: Address, where: int) -> Address:
     """The answer for one value: a number, or the string that a number stands for."""
     if output.KIND != Kind.STRING:
         return python_number(table, where, output.KIND)
@@ -537,7 +512,7 @@ def scalar_answer(table: Object, output: Object, where: int) -> Object:
     return item
 
 
-def fill_array(table: Object, output: Object, item: Object, where: int, rows: int) -> None:
+def fill_array(table: Address, output: Address, item: Address, where: int, rows: int) -> None:
     """Put the strings that numbers stand for into an array, or copies of what is elsewhere."""
     into = item.ARRAY_DATA
     if output.KIND == Kind.STRING:

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from oven.compiler.words import float64, ld_float32, ld_int64, ldc_int64
+from oven.compiler.words import *
 from oven.entry.builtin import Contents, native_function
-from oven.entry.generator import NULL, Object, c
+from oven.entry.generator import NULL, Address, c
 
 Rows = Callable[[Any], list[dict[Any, float]]]
 
 
-def zipped(self: Object, argument: Object) -> Object:
+def zipped(self: Address, argument: Address) -> Address:
     """A dict for each row of a block.
 
     A list that is not full yet has no addresses in it, which the collector knows how to pass over.

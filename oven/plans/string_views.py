@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from oven.compiler.words import int64, ld_int32, ld_int64, st_int64
+from oven.compiler.words import *
 from oven.plans.native_reader import NativeReader
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from oven.compiler.words import c_call_2, int64, ldc_int64, st_int64
+from oven.compiler.words import *
 from oven.entry.builtin import Contents, any_arguments, code_address, native_function
-from oven.entry.generator import NULL, Object, c, ld_object
+from oven.entry.generator import NULL, Address, c, ld_object
 
 
-def session_gate(self: Object, arguments: Object, count: int, names: Object) -> Object:
+def session_gate(self: Address, arguments: Address, count: int, names: Address) -> Address:
     """`run` for outputs and a dict."""
     table = self.ARRAY_DATA
     made, owned, many = NULL, NULL, int64(table.COUNT)
@@ -36,7 +36,7 @@ def session_gate(self: Object, arguments: Object, count: int, names: Object) -> 
                 each = ld_object(owned, c.TUPLE_ITEMS + place)
                 known = known and each.TYPE == c.PyUnicode_Type
         if known:
-            made = Object(c_call_2(table.ENTRY, table.OWN, feed))
+            made = Address(c_call_2(table.ENTRY, table.OWN, feed))
     answers = NULL
     if made != 0:
         answers = listed(table, made, owned, many)
@@ -49,7 +49,7 @@ def session_gate(self: Object, arguments: Object, count: int, names: Object) -> 
     return c.PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
 
 
-def listed(table: Object, made: Object, owned: Object, many: int) -> Object:
+def listed(table: Address, made: Address, owned: Address, many: int) -> Address:
     """The answers in a list; NULL if one is missing.
 
     A tuple fresh from the entry has one reference: its answers move to the list, and it is freed.

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from flour.data.batch import DOCUMENT
-from oven.compiler.words import fetch, float64, int64, ld_int64, st_float64, st_int64, stack_words
+from oven.compiler.words import *
 from oven.entry.builtin import Contents, any_arguments, native_function
-from oven.entry.generator import NULL, Object, c, ld_object
+from oven.entry.generator import NULL, Address, c, ld_object
 from oven.entry.interpreter import slots
 from oven.entry.parts import named_answers
 from runtime.routing.mirror import Mirror
@@ -47,7 +47,7 @@ _MIRROR_SLOTS, _COPY = ("version", "names", "joined", "waiting", "shed", "most")
 _FLOAT64 = np.dtype(np.float64)
 
 
-def native_predict(self: Object, arguments: int, count: int, names: Object) -> Object:
+def native_predict(self: Address, arguments: int, count: int, names: Address) -> Address:
     """`predict` with a name and data, as nearly all calls are."""
     table, name, data = self.ARRAY_DATA, NULL, NULL
     if count == 2 and names == 0:
@@ -55,7 +55,7 @@ def native_predict(self: Object, arguments: int, count: int, names: Object) -> O
     return predicted(table, arguments, count, names, name, data, NULL, NULL, 1)
 
 
-def native_predict_options(self: Object, arguments: int, count: int, names: Object) -> Object:
+def native_predict_options(self: Address, arguments: int, count: int, names: Address) -> Address:
     """`predict` with any arguments.
 
     Where an entry answers on the caller's thread, headers, a tenant, a priority and a deadline that
@@ -76,7 +76,7 @@ def native_predict_options(self: Object, arguments: int, count: int, names: Obje
     return predicted(table, arguments, count, names, name, data, asked, owned, bare)
 
 
-def are_names(table: Object, asked: Object) -> bool:
+def are_names(table: Address, asked: Address) -> bool:
     """True for a string, and for a tuple of them."""
     fits = asked.TYPE == c.PyUnicode_Type
     if asked.TYPE == c.PyTuple_Type:
@@ -87,8 +87,8 @@ def are_names(table: Object, asked: Object) -> bool:
 
 
 def read_options(
-    table: Object, arguments: int, count: int, names: Object
-) -> tuple[Object, Object, Object, int]:
+    table: Address, arguments: int, count: int, names: Address
+) -> tuple[Address, Address, Address, int]:
     """The name, the data, the outputs, and 1 if that is all; no name if they are others."""
     name, data, asked, bare, fits = NULL, NULL, NULL, True, count <= 2
     if count > 0:
@@ -117,7 +117,7 @@ def read_options(
     return name, data, asked, int64(bare)
 
 
-def is_option(table: Object, word: Object, value: Object) -> bool:
+def is_option(table: Address, word: Address, value: Address) -> bool:
     """True if an option changes nothing here: a deadline that is far, a priority, this thread."""
     if word == table.WORD_TIMEOUT or word == table.WORD_PRIORITY or word == table.WORD_ENGINE:
         if value == c.Py_None:
@@ -134,16 +134,16 @@ def is_option(table: Object, word: Object, value: Object) -> bool:
 
 
 def predicted(
-    table: Object,
+    table: Address,
     arguments: int,
     count: int,
-    names: Object,
-    name: Object,
-    data: Object,
-    asked: Object,
-    owned: Object,
+    names: Address,
+    name: Address,
+    data: Address,
+    asked: Address,
+    owned: Address,
     bare: int,
-) -> Object:
+) -> Address:
     """The answers by the shortest way, or by Python's."""
     version, mirror = NULL, NULL
     if name != 0 and name.TYPE == c.PyUnicode_Type:
@@ -177,7 +177,7 @@ def predicted(
     return answered(table, arguments, count, names, data, version, entry, part, call, mirror)
 
 
-def fetch_lines(table: Object, version: Object) -> None:
+def fetch_lines(table: Address, version: Address) -> None:
     """Ask for the memory that a call of a version reads.
 
     After another plan's call each line is far away and leads to the next: all are asked for at
@@ -191,7 +191,7 @@ def fetch_lines(table: Object, version: Object) -> None:
             fetch(ld_int64(where, place))
 
 
-def is_inline(table: Object, entry: Object, data: Object) -> bool:
+def is_inline(table: Address, entry: Address, data: Address) -> bool:
     """True if data is a row, a block of few rows, or few documents, as far as a look tells."""
     kind, known, first = data.TYPE, False, NULL
     by_name, text = ld_object(entry, table.AT_NAMED) == c.Py_True, table.AT_TEXT
@@ -232,7 +232,7 @@ def is_inline(table: Object, entry: Object, data: Object) -> bool:
     return known
 
 
-def is_few(table: Object, entry: Object, data: Object) -> bool:
+def is_few(table: Address, entry: Address, data: Address) -> bool:
     """True if a list has few documents, which are short."""
     few = c.PyLong_AsLong(ld_int64(entry, table.AT_INLINE_CHARACTERS))
     many, items = data.SIZE, data.LIST_ITEMS
@@ -249,17 +249,17 @@ def is_few(table: Object, entry: Object, data: Object) -> bool:
 
 
 def answered(
-    table: Object,
+    table: Address,
     arguments: int,
     count: int,
-    names: Object,
-    data: Object,
-    version: Object,
-    entry: Object,
-    part: Object,
-    call: Object,
-    mirror: Object,
-) -> Object:
+    names: Address,
+    data: Address,
+    version: Address,
+    entry: Address,
+    part: Address,
+    call: Address,
+    mirror: Address,
+) -> Address:
     """Count the call, make it, name the answers. All that is used is held."""
     ticket = c.PyIter_Next(ld_int64(entry, table.AT_CALLS))
     if ticket == 0:
@@ -300,7 +300,9 @@ def answered(
     return made
 
 
-def timed(table: Object, version: Object, data: Object, ticket: Object, part: Object) -> Object:
+def timed(
+    table: Address, version: Address, data: Address, ticket: Address, part: Address
+) -> Address:
     """A call that is looked at, or was refused: Python makes it, under the number that it has."""
     given = stack_words(4)
     st_int64(given, 0, version)
@@ -313,7 +315,7 @@ def timed(table: Object, version: Object, data: Object, ticket: Object, part: Ob
 # --- notes for a shadow: see runtime.routing.mirror -----------------------------------------------
 
 
-def noted_answers(table: Object, mirror: Object, data: Object, answers: Object) -> Object:
+def noted_answers(table: Address, mirror: Address, data: Address, answers: Address) -> Address:
     """The answers by name, noted with the row: copies of both, as their owner may change them."""
     c.Py_IncRef(answers)
     made = named_answers(table, answers, ld_object(mirror, table.AT_NAMES), 0)
@@ -338,7 +340,7 @@ def noted_answers(table: Object, mirror: Object, data: Object, answers: Object) 
     return made
 
 
-def tell_mirror(table: Object, mirror: Object, data: Object, made: Object) -> None:
+def tell_mirror(table: Address, mirror: Address, data: Address, made: Address) -> None:
     """Have Python note the row, which it copies whatever it holds."""
     given = stack_words(3)
     st_int64(given, 0, mirror)
@@ -351,7 +353,7 @@ def tell_mirror(table: Object, mirror: Object, data: Object, made: Object) -> No
         c.Py_DecRef(turn)
 
 
-def row_copy(table: Object, data: Object) -> Object:
+def row_copy(table: Address, data: Address) -> Address:
     """A copy of a row; NULL if it holds more than plain values.
 
     Numbers are kept as bytes, which are made in a tenth of the time of an array, and which the
@@ -393,14 +395,14 @@ def row_copy(table: Object, data: Object) -> Object:
     return row
 
 
-def is_plain(table: Object, item: Object) -> bool:
+def is_plain(table: Address, item: Address) -> bool:
     """True for a value that nobody can change."""
     kind = item.TYPE
     known = kind == c.PyFloat_Type or kind == c.PyLong_Type or kind == c.PyUnicode_Type
     return known or item == c.Py_None or kind == c.PyDoubleArrType_Type or item == c.Py_True
 
 
-def answer_copy(table: Object, item: Object) -> Object:
+def answer_copy(table: Address, item: Address) -> Address:
     """A copy of one answer, or None where there is no memory for it."""
     made = item
     if item.TYPE == c.PyArray_Type:

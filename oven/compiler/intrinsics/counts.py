@@ -7,26 +7,7 @@ list: a column, times 2**32, plus its count, in the order in which the columns w
 from __future__ import annotations
 
 from oven.compiler.intrinsics.text import text_plain_end, text_same
-from oven.compiler.words import (
-    choose,
-    count_bits,
-    fetch,
-    int64,
-    ld_int32,
-    ld_int64,
-    ld_uint8,
-    ldc_int32,
-    ldc_int64,
-    ldc_uint8,
-    peek_int32,
-    peek_int64,
-    seek_slots,
-    st_int32,
-    st_int64,
-    stack_words,
-    wrap_add,
-    wrap_mul,
-)
+from oven.compiler.words import *
 
 # --- dictionaries ---------------------------------------------------------------------------------
 

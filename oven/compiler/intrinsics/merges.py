@@ -8,25 +8,7 @@ from __future__ import annotations
 
 from oven.compiler.intrinsics.subwords import text_entry, text_look, text_pair
 from oven.compiler.intrinsics.text import text_code, text_width
-from oven.compiler.words import (
-    int64,
-    ld_int32,
-    ld_int64,
-    ld_uint8,
-    ldc_int32,
-    ldc_uint8,
-    ldc_uint16,
-    st_int32,
-    st_int64,
-)
-
-
-def _word(*numbers: float) -> float:
-    """Stands in Python for a word that only native code has."""
-    raise NotImplementedError(numbers)
-
-
-ld_float64 = ldc_float64 = st_float64 = _word
+from oven.compiler.words import *
 
 
 def text_row(where: int, place: int, how: int) -> int:

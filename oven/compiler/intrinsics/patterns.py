@@ -14,14 +14,7 @@ on nothing is looked at in vain.
 from __future__ import annotations
 
 from oven.compiler.intrinsics.text import text_kind_at, text_stretches, text_width
-from oven.compiler.words import (
-    int64,
-    ld_int32,
-    ld_uint8,
-    ldc_int32,
-    st_int32,
-    st_int64,
-)
+from oven.compiler.words import *
 
 
 def text_tokens(

@@ -9,20 +9,7 @@ from __future__ import annotations
 from oven.compiler.intrinsics.counts import text_find
 from oven.compiler.intrinsics.patterns import text_tokens
 from oven.compiler.intrinsics.text import text_code, text_copy, text_kind_at, text_same, text_width
-from oven.compiler.words import (
-    int64,
-    ld_int64,
-    ld_uint8,
-    ldc_int32,
-    ldc_int64,
-    ldc_uint8,
-    ldc_uint16,
-    peek_int64,
-    poke_int64,
-    st_int64,
-    st_uint8,
-    stack_words,
-)
+from oven.compiler.words import *
 
 #: There are fewer classes of marks.
 _CLASSES = 64

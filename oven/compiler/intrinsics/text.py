@@ -11,29 +11,7 @@ operators in flour.ops.text know.
 
 from __future__ import annotations
 
-from oven.compiler.words import (
-    bytes_within,
-    choose,
-    copy_small,
-    first_bit_uint64,
-    int64,
-    kinds_of_bytes,
-    ld_int64,
-    ld_uint8,
-    ldc_int32,
-    ldc_uint8,
-    ldc_uint16,
-    odd_bytes,
-    peek_int32,
-    peek_int64,
-    permutes128,
-    poke_int64,
-    st_int64,
-    st_uint8,
-    stack_words,
-    uint64,
-    wrap_add,
-)
+from oven.compiler.words import *
 
 # --- characters ---------------------------------------------------------------------------------
 

@@ -14,22 +14,7 @@ from functools import cache as once
 import numpy as np
 
 from oven.compiler import cache, machine
-from oven.compiler.words import (
-    int64,
-    ld_float64,
-    ld_int64,
-    ldc_float64,
-    ldc_int32,
-    ldc_int64,
-    quad,
-    quad_add,
-    quad_add_product,
-    quad_all,
-    quad_product,
-    quad_store,
-    st_float64,
-    st_int64,
-)
+from oven.compiler.words import *
 from oven.explain.attribution.tree_tables import LANES, Numbers, PathTables, Places, TreePaths
 
 

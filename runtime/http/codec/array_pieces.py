@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oven.compiler.words import int64, ld_int64, ld_uint8, st_int64
+from oven.compiler.words import *
 from oven.plans.native_reader import NativeReader
 from runtime.http.wire.problems import HttpError
 

@@ -19,20 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oven.compiler.words import (
-    float64,
-    int64,
-    ld_int64,
-    ld_uint8,
-    ld_uint64,
-    ldc_float64,
-    ldc_uint64,
-    peek_int32,
-    st_float64,
-    st_int64,
-    st_uint64,
-    uint64,
-)
+from oven.compiler.words import *
 from oven.plans.native_reader import NativeReader
 from runtime.http.codec.array_pieces import LARGE, ArrayPieces, array_pieces
 from runtime.http.codec.number_texts import upper_product

@@ -12,17 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from oven.compiler.words import (
-    int64,
-    ld_int64,
-    ld_uint8,
-    ld_uint64,
-    ldc_uint64,
-    poke_int64,
-    st_int64,
-    st_uint8,
-    uint64,
-)
+from oven.compiler.words import *
 from oven.plans.native_reader import NativeReader
 
 #: Fewer numbers are for the general encoder.

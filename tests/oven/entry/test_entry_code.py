@@ -51,9 +51,9 @@ def test_a_second_process_makes_no_text(tmp_path: Path) -> None:
 
 
 PROBE = """
-from oven.entry.generator import Object, c
+from oven.entry.generator import Address, c
 
-def probe_entry(self: Object, argument: Object) -> Object:
+def probe_entry(self: Address, argument: Address) -> Address:
     table = self.ARRAY_DATA
     return c.PyObject_CallOneArg(table.{word}, argument + 8 * c.TUPLE_ITEMS)
 """
