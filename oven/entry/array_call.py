@@ -20,7 +20,7 @@ from flour.core.node import Node
 from oven.compiler.words import *
 from oven.entry.array_entry import Call
 from oven.entry.builtin import Contents, NativeTable, code_address, native_function
-from oven.entry.generator import NULL, SCALAR, Address, Kind, c, ld_object, numbers_of
+from oven.entry.generator import NULL, SCALAR, Address, Kind, c, ld_address, numbers_of
 from oven.entry.interpreter import address, list_items
 from oven.entry.parts import answer_array, named_answers
 from oven.entry.tables import named_output
@@ -39,7 +39,7 @@ def array_call(self: Address, argument: Address) -> Address:
         return NULL
     if table.NAMES != 0:
         return named_answers(table, answers, table.NAMES, 0)
-    made = ld_object(answers, c.TUPLE_ITEMS)
+    made = ld_address(answers, c.TUPLE_ITEMS)
     if table.OUTPUT == 0:
         c.Py_IncRef(made)
     elif not is_convertible(table, made):

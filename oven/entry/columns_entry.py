@@ -15,7 +15,7 @@ think about goes to Python, with the same answers and the errors.
 
 Arrays by name are what callers have who think in columns, or serve ONNX models by their inputs'
 names. Numbers come in the program's own dtype, strings as objects or as numpy's own characters; the
-machine code (columns_entry of oven.entry.forms) hands everything else on.
+machine code (columns_entry of oven.entry.array_forms) hands everything else on.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from flour.data.arrow_strings import CELLS, NONE
 from flour.data.nulls import Nulls
 from oven.codegen.ports import Port
 from oven.entry.array_entry import Answers, Call, EntryLayout, decoding, layout, open_array_entry
+from oven.entry.array_forms import columns_entry
 from oven.entry.builtin import Contents, NativeTable, native_function
-from oven.entry.forms import columns_entry, named_entry, records_entry
+from oven.entry.forms import named_entry, records_entry
 from oven.entry.generator import FALLBACK
 from oven.entry.opaque_entry import open_opaque_entry
 from oven.entry.row_layout import Reading, RowLayout, rows_contents, rows_of

@@ -5,12 +5,13 @@ is known only once the interpreter was measured. The generator makes numbers of 
 
     item.LIST_ITEMS          a load of the object's field, from where it was measured
     output.COLUMN            a load from a row of one of the tables in ROWS
+    call.ROWS                a variable of the call that its parts share, as is `call.ROWS = 1`
     table.WIDTH              a load from the function's own table; its words come in the order in
                              which the function first needs them
     c.PyDict_New()           a call of the function whose address is in the table
     c.Py_None, c.PyList_Type an object whose address is in the table
     c.ALIGNED                a number that was measured
-    ld_object(items, 0)      a load of an address; Address(word) is a word that is one
+    ld_address(items, 0)      a load of an address; Address(word) is a word that is one
 
 What comes out is source without a single name in capitals, so `oven.compiler.source_check` reads it
 like an operator's code, and the numbers are part of the key of its machine code.
@@ -41,6 +42,7 @@ class Address(int):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Address: ...
+        def __setattr__(self, name: str, value: int) -> None: ...
         def __add__(self, other: int) -> Address: ...
         def __eq__(self, other: object) -> bool: ...
         def __hash__(self) -> int: ...
@@ -64,14 +66,14 @@ c = _CPython()
 NULL = Address(0)
 
 
-def ld_object(base: int, index: int) -> Address:
+def ld_address(base: int, index: int) -> Address:
     """Stands for a load of an address."""
     return Address(word(base, index))
 
 
 #: One that nobody changes while the code runs.
-ldc_object = ld_object
-_LOADS = {"ld_object": "ld_int64", "ldc_object": "ldc_int64"}
+ldc_address = ld_address
+_LOADS = {"ld_address": "ld_int64", "ldc_address": "ldc_int64"}
 
 # --- numbers --------------------------------------------------------------------------------------
 
@@ -88,6 +90,16 @@ ROWS = {
     "conversion": ("FROM", "KIND", "TO", "WANTED"),
     "room": ("EACH", "FIXED", "MOST", "END"),
 }
+#: What the parts of an entry share is on its stack, until the compiler puts it into registers:
+#: the argument, what the answers are to be, and the tuple of them; the memory of the call, which is
+#: the block that it owns, or that of all; the bytes of the argument's texts. And of `predict` the
+#: arguments, where they are and as they were read, and who answers.
+CALL = (
+    *("ARGUMENT", "ROWS", "DIMENSIONS", "ANSWERS", "SCRATCH", "OWNED", "OWNED_BYTES"),
+    *("TOTAL", "LONGEST", "ARGUMENTS", "COUNT", "NAMES", "NAME", "DATA", "OUTPUTS", "TUPLE"),
+    *("BARE", "VERSION", "ENTRY", "PART", "FUNCTION", "MIRROR", "TICKET"),
+)
+CALL_WORDS = len(CALL)
 #: Kinds of output: numpy's type of a scalar, or a number that stands for one of some strings.
 Kind = IntEnum(
     "Kind",
@@ -208,6 +220,8 @@ class _EntryTranscript(written.Transcript):
             return _load(
                 "ldc_int64", ast.Name("table"), self.words.setdefault(name, len(self.words))
             )
+        if base == "call":
+            return _load("ld_int64", node.value, CALL.index(name))
         if base in ROWS:
             return _load("ldc_int64", node.value, ROWS[base].index(name))
         if base == "c":
@@ -216,6 +230,14 @@ class _EntryTranscript(written.Transcript):
         dtype, place = self._layout.offsets[name]
         loaded = _load(f"ld_{dtype}", self.visit(node.value), place)
         return _call(_WIDENED[dtype], loaded) if dtype in _WIDENED else loaded
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:  # noqa: N802 (ast's name)
+        """A value for a variable of the call, and any other."""
+        (target,) = node.targets
+        if not isinstance(target, ast.Attribute):
+            return self.generic_visit(node)
+        place = ast.Constant(CALL.index(target.attr))
+        return ast.Expr(_call("st_int64", target.value, place, self.visit(node.value)))
 
     def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 (ast's name)
         """A call of a function of C by its address, and of what else there is."""

@@ -5,10 +5,8 @@ included. So all containers are made first, and scratch memory, which all entrie
 only after that: from there to the end no other Python code can run. A big block gets scratch memory
 of its own, and runs without the interpreter's lock.
 
-Parts are compiled into the entries that call them. They speak of `table`, the entry's own, which
-holds whatever C calls; `rows` and `dimensions`, what the answers are to be; `answers`, the tuple of
-them; `scratch`, the memory of the call, which is the `owned_bytes` at `owned` or, where that is
-NULL, the memory of all; `total` and `longest`, the bytes of the argument's texts.
+Parts are compiled into the entries that call them. They share `call`, the variables of the call,
+and `table`, the entry's own, which holds whatever C calls.
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ from oven.entry.generator import (
     Kind,
     Read,
     c,
-    ld_object,
-    ldc_object,
+    ld_address,
+    ldc_address,
 )
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -63,10 +61,10 @@ def next_field(table: Address, record: Address, pair: int, at: int) -> tuple[int
     """Of a dict the next value, and the place of the field that has its key."""
     if c.PyDict_Next(record, pair, pair + 8, pair + 16) == 0:
         return END, NULL
-    key, item = ld_object(pair, 1), ld_object(pair, 2)
+    key, item = ld_address(pair, 1), ld_address(pair, 2)
     known, plain, place = False, key.TYPE == c.PyUnicode_Type, at
     if at < table.FIELDS:
-        wanted = ldc_object(table.KEYS, at)
+        wanted = ldc_address(table.KEYS, at)
         known = key == wanted
         if not known and plain and key.STRING_HASH == wanted.STRING_HASH:
             known = c.PyUnicode_Compare(key, wanted) == 0
@@ -80,19 +78,21 @@ def next_field(table: Address, record: Address, pair: int, at: int) -> tuple[int
     return place, item
 
 
-def text_cell(table: Address, item: Address, cell: int, size: int, read: int, none: int) -> int:
-    """Write a cell of text: its UTF-8, which Python keeps, or that it is missing; -1 if it is none.
-
-    The bytes of the text otherwise.
-    """
+def text_cell(
+    table: Address, call: Address, item: Address, cell: int, read: int, none: int
+) -> bool:
+    """Write a cell of text: its UTF-8, which Python keeps, or that it is missing."""
     if item.TYPE == c.PyUnicode_Type:
+        size = stack_words(1)
         where = c.PyUnicode_AsUTF8AndSize(item, size)
+        length = ld_int64(size, 0)
         st_int64(cell, 0, where)
-        st_int64(cell, 1, ld_int64(size, 0))
-        if where != 0:
-            return ld_int64(size, 0)
-        c.PyErr_Clear()
-        return int64(-1)
+        st_int64(cell, 1, length)
+        if where == 0:
+            c.PyErr_Clear()
+        else:
+            count_text(call, length)
+        return where != 0
     missing = 0
     if item == c.Py_None:
         missing = none
@@ -100,92 +100,109 @@ def text_cell(table: Address, item: Address, cell: int, size: int, read: int, no
         number = item.FLOAT_VALUE
         missing = NO_NUMBER if number != number else 0  # noqa: PLR0124 (so is only NaN)
     st_int64(cell, 1, missing)
-    return int64(0) if missing != 0 and read == Read.STRING else int64(-1)
+    return missing != 0 and read == Read.STRING
+
+
+def count_text(call: Address, length: int) -> None:
+    """Count the bytes of a text."""
+    call.TOTAL = call.TOTAL + length
+    call.LONGEST = max(call.LONGEST, length)
 
 
 # --- memory ---------------------------------------------------------------------------------------
 
 
-def out_of_memory(table: Address, answers: Address) -> Address:
+def out_of_memory(table: Address, call: Address) -> Address:
     """The end of a call that got no memory."""
-    c.Py_DecRef(answers)
+    c.Py_DecRef(call.ANSWERS)
     return c.PyErr_NoMemory()
 
 
-def taken_memory(table: Address, size: int) -> tuple[Address, int]:
-    """Memory of a call's own, and its size: the block that an earlier call left, if it is enough.
+def take_memory(table: Address, call: Address, size: int) -> bool:
+    """Take memory of the call's own: the block that an earlier call left, if it is enough.
 
-    The pages of a new one take longer to come than most calls.
+    The pages of a new one take longer to come than most calls. False if there is none.
     """
     spares = table.SPARE
-    owned, owned_bytes = ld_object(spares, 0), ld_int64(spares, 1)
+    owned, owned_bytes = ld_int64(spares, 0), ld_int64(spares, 1)
     if owned != 0 and owned_bytes >= size + 64:
         st_int64(spares, 0, 0)
         st_int64(spares, 1, 0)
     else:
         owned_bytes = size + 64
         owned = c.PyMem_RawMalloc(owned_bytes)
-    return owned, owned_bytes
+    call.OWNED = owned
+    call.OWNED_BYTES = owned_bytes
+    call.SCRATCH = (owned + 63) & -64
+    return owned != 0
 
 
-def give_back(table: Address, owned: int, owned_bytes: int) -> None:
-    """Leave the larger of this block and the one that was left before to the next call."""
-    if owned != 0:
-        spares, unused = table.SPARE, owned
-        if owned_bytes <= MOST_SPARE and owned_bytes > ld_int64(spares, 1):
+def share_memory(table: Address, call: Address) -> bool:
+    """Use the memory of all; True, as it is always there."""
+    call.OWNED = 0
+    call.OWNED_BYTES = 0
+    call.SCRATCH = table.SCRATCH
+    return True
+
+
+def give_back(table: Address, call: Address) -> None:
+    """Leave the larger of the call's block and the one that was left before to the next call."""
+    unused = int64(call.OWNED)
+    if unused != 0:
+        spares = table.SPARE
+        if call.OWNED_BYTES <= MOST_SPARE and call.OWNED_BYTES > ld_int64(spares, 1):
             unused = ld_int64(spares, 0)
-            st_int64(spares, 0, owned)
-            st_int64(spares, 1, owned_bytes)
+            st_int64(spares, 0, call.OWNED)
+            st_int64(spares, 1, call.OWNED_BYTES)
         c.PyMem_RawFree(unused)
 
 
-def refused(
-    table: Address, argument: Address, answers: Address, owned: int, owned_bytes: int
-) -> Address:
+def refused(table: Address, call: Address) -> Address:
     """The answer of the Python function in the table, for what the plan was not made for."""
-    give_back(table, owned, owned_bytes)
-    c.Py_DecRef(answers)
-    return c.PyObject_CallOneArg(table.FALLBACK, argument)
+    give_back(table, call)
+    c.Py_DecRef(call.ANSWERS)
+    return c.PyObject_CallOneArg(table.FALLBACK, call.ARGUMENT)
 
 
-def numbers_at(table: Address, rows: int) -> int:
+def numbers_at(table: Address, call: Address) -> int:
     """The end of the rows in scratch memory, where the numbers of strings begin."""
-    return (table.SCRATCH_BYTES + rows * table.ROW_BYTES + 63) & -64
+    return (table.SCRATCH_BYTES + call.ROWS * table.ROW_BYTES + 63) & -64
 
 
-def copies_at(table: Address, rows: int, dimensions: int) -> int:
+def copies_at(table: Address, call: Address) -> int:
     """The end of the numbers, where the texts begin."""
-    return numbers_at(table, rows) + 8 * rows * (table.TEXTS if dimensions == 2 else 0)
+    return numbers_at(table, call) + 8 * call.ROWS * (table.TEXTS if call.DIMENSIONS == 2 else 0)
 
 
-def rows_memory(table: Address, rows: int, dimensions: int) -> tuple[int, Address, int]:
-    """Memory for the rows, whom it belongs to, and how much there is; NULL if there is none."""
-    scratch, owned, owned_bytes = int64(table.SCRATCH), NULL, 0
-    size = copies_at(table, rows, dimensions)
+def take_rows_memory(table: Address, call: Address) -> bool:
+    """Take memory for the rows; False if there is none."""
+    call.TOTAL = 0
+    call.LONGEST = 0
+    size = copies_at(table, call)
     if size > table.SHARED_BYTES:
-        owned, owned_bytes = taken_memory(table, table.SHARED_BYTES + size)
-        scratch = (owned + 63) & -64
-    return scratch, owned, owned_bytes
+        return take_memory(table, call, table.SHARED_BYTES + size)
+    return share_memory(table, call)
 
 
 # --- answers --------------------------------------------------------------------------------------
 
 
-def made_answers(table: Address, rows: int, dimensions: int) -> Address:
-    """The tuple of answers, with an array for each that is no scalar; NULL if memory is out."""
+def make_answers(table: Address, call: Address) -> bool:
+    """Make the tuple of answers, with an array for each that is no scalar; False without memory."""
     count = table.OUTPUTS
     answers = c.PyTuple_New(count)
+    call.ANSWERS = answers
     if answers == 0:
-        return NULL
+        return False
     for place in range(count):
         output = table.OUTPUT_TABLE + OUTPUT_ROW * place
-        if dimensions == 2 or output.ACROSS != SCALAR:
-            item = answer_array(table, output, rows, dimensions)
+        if call.DIMENSIONS == 2 or output.ACROSS != SCALAR:
+            item = answer_array(table, output, call.ROWS, call.DIMENSIONS)
             if item == 0:
                 c.Py_DecRef(answers)
-                return NULL
+                return False
             c.PyTuple_SetItem(answers, place, item)
-    return answers
+    return True
 
 
 def answer_array(table: Address, output: Address, rows: int, dimensions: int) -> Address:
@@ -217,7 +234,7 @@ def answer_array(table: Address, output: Address, rows: int, dimensions: int) ->
 
 def shelved_array(table: Address, output: Address, rank: int, rows: int, sizes: int) -> Address:
     """The array on an output's shelf, if nobody else has it and it is as it was made."""
-    item = ld_object(output.SHELF, 0)
+    item = ld_address(output.SHELF, 0)
     same = item.TYPE == c.PyArray_Type
     if same:
         same = item.REFERENCES == 1 and item.ARRAY_DTYPE == output.DTYPE
@@ -230,9 +247,9 @@ def shelved_array(table: Address, output: Address, rank: int, rows: int, sizes: 
         if same and rank == 2:
             same = ld_int64(shape, 1) == ld_int64(sizes, 1)
     if same and output.KIND == Kind.STRING:
-        name, cells = ldc_object(output.NAMES, 0), item.ARRAY_DATA
+        name, cells = ldc_address(output.NAMES, 0), item.ARRAY_DATA
         for j in range(rows):
-            held = ld_object(cells, j)
+            held = ld_address(cells, j)
             same = same and held != 0 and held.TYPE == name.TYPE
     if not same:
         return NULL
@@ -360,15 +377,16 @@ def rooms_bytes(table: Address, longest: int) -> int:
     return most
 
 
-def grown_memory(
-    table: Address, scratch: int, owned: Address, owned_bytes: int, size: int, rows: int
-) -> tuple[int, Address, int]:
-    """Larger memory, with the rows in it: as rows_memory says; what there was is given back."""
+def grow_memory(table: Address, call: Address, size: int) -> bool:
+    """Take larger memory, and bring the rows there; False if there is none."""
     larger = c.PyMem_RawMalloc(size + 64)
     if larger != 0:
-        c.memcpy((larger + 63) & -64, scratch, numbers_at(table, rows))
-    give_back(table, owned, owned_bytes)
-    return (larger + 63) & -64, larger, size + 64
+        c.memcpy((larger + 63) & -64, call.SCRATCH, numbers_at(table, call))
+    give_back(table, call)
+    call.OWNED = larger
+    call.OWNED_BYTES = size + 64
+    call.SCRATCH = (larger + 63) & -64
+    return larger != 0
 
 
 def copy_texts(table: Address, start: int, rows: int, into: int, letters: int) -> None:
@@ -400,9 +418,8 @@ def encode(where: int, size: int, into: int) -> None:
         return
     letters, behind, k = where - LETTERS, into, 0
     while behind < into + size:
-        letter = int64(ld_int32(letters, k))
+        letter, more = int64(ld_int32(letters, k)), int64(0)
         k += 1
-        more = int64(0)
         if letter < 0x80:
             st_int8(behind, 0, int8(letter))
         else:
@@ -414,83 +431,57 @@ def encode(where: int, size: int, into: int) -> None:
         behind += more + 1
 
 
-def finished(
-    table: Address,
-    argument: Address,
-    answers: Address,
-    scratch: int,
-    owned: Address,
-    owned_bytes: int,
-    rows: int,
-    dimensions: int,
-    total: int,
-    longest: int,
-    letters: int,
-) -> Address:
+def finished(table: Address, call: Address, letters: int) -> Address:
     """The answers, once all values are in their rows and converted."""
-    copies = copies_at(table, rows, dimensions)
-    spare = (copies + total + 24 + 63) & -64
-    size = spare + rooms_bytes(table, longest)
-    capacity = owned_bytes - 64 if owned != 0 else table.SHARED_BYTES
-    work = rows * (table.ROW_WORK + longest * table.BYTE_WORK)
+    copies = copies_at(table, call)
+    spare = (copies + call.TOTAL + 24 + 63) & -64
+    size = spare + rooms_bytes(table, call.LONGEST)
+    capacity = call.OWNED_BYTES - 64 if call.OWNED != 0 else table.SHARED_BYTES
+    work = call.ROWS * (table.ROW_WORK + call.LONGEST * table.BYTE_WORK)
     release = int64(work >= table.RELEASE_WORK)
-    if size > capacity or (release != 0 and owned == 0):
-        scratch, owned, owned_bytes = grown_memory(table, scratch, owned, owned_bytes, size, rows)
-        if owned == 0:
-            return out_of_memory(table, answers)
-    start = scratch + table.SCRATCH_BYTES
-    copy_texts(table, start, rows, scratch + copies, letters)
+    grows = size > capacity or (release != 0 and call.OWNED == 0)
+    if grows and not grow_memory(table, call, size):
+        return out_of_memory(table, call)
+    start = call.SCRATCH + table.SCRATCH_BYTES
+    copy_texts(table, start, call.ROWS, call.SCRATCH + copies, letters)
     for place in range(table.PORTS):
-        st_int64(scratch, 2 * place, start + ldc_int64(table.PORT_TABLE, place))
-        st_int64(scratch, 2 * place + 1, table.ROW_BYTES)
+        st_int64(call.SCRATCH, 2 * place, start + ldc_int64(table.PORT_TABLE, place))
+        st_int64(call.SCRATCH, 2 * place + 1, table.ROW_BYTES)
     column = table.ROOM_COLUMN
-    st_int64(scratch, 2 * column, scratch + spare)
-    st_int64(scratch, 2 * column + 1, longest)
-    numbers = scratch + numbers_at(table, rows)
-    return ran(
-        table, argument, answers, scratch, owned, owned_bytes, rows, dimensions, numbers, release
-    )
+    st_int64(call.SCRATCH, 2 * column, call.SCRATCH + spare)
+    st_int64(call.SCRATCH, 2 * column + 1, call.LONGEST)
+    return ran(table, call, call.SCRATCH + numbers_at(table, call), release)
 
 
-def ran(
-    table: Address,
-    argument: Address,
-    answers: Address,
-    scratch: int,
-    owned: Address,
-    owned_bytes: int,
-    rows: int,
-    dimensions: int,
-    numbers: int,
-    release: int,
-) -> Address:
+def ran(table: Address, call: Address, numbers: int, release: int) -> Address:
     """The answers, once all stages have run.
 
     Of several outputs that are the same column the last one is computed, and the others are copies.
     The numbers of strings go to `numbers`.
     """
+    scratch, answers = call.SCRATCH, call.ANSWERS
     for place in range(table.OUTPUTS):
         output = table.OUTPUT_TABLE + OUTPUT_ROW * place
-        where = scratch + table.CELLS + 8 * place
-        if dimensions == 2 and output.KIND == Kind.STRING:
+        where = int64(scratch + table.CELLS + 8 * place)
+        if call.DIMENSIONS == 2 and output.KIND == Kind.STRING:
             where = numbers
-            numbers += 8 * rows
-        elif dimensions == 2 or output.ACROSS != SCALAR:
-            where = ld_object(answers, c.TUPLE_ITEMS + place).ARRAY_DATA
+            numbers += 8 * call.ROWS
+        elif call.DIMENSIONS == 2 or output.ACROSS != SCALAR:
+            where = ld_address(answers, c.TUPLE_ITEMS + place).ARRAY_DATA
         st_int64(scratch, 2 * output.COLUMN, where)
         st_int64(scratch, 2 * output.COLUMN + 1, output.BYTES)
     thread = NULL
     if release != 0:
         thread = c.PyEval_SaveThread()
-    failed = call_stage(table.RUN, table.PROGRAM, scratch, rows, scratch + table.STAGES) != 0
+    failed = call_stage(table.RUN, table.PROGRAM, scratch, call.ROWS, scratch + table.STAGES) != 0
     if release != 0:
         c.PyEval_RestoreThread(thread)
     if failed:
-        return refused(table, argument, answers, owned, owned_bytes)
+        return refused(table, call)
     for place in range(table.OUTPUTS):
         output = table.OUTPUT_TABLE + OUTPUT_ROW * place
         where = ld_int64(scratch, 2 * output.COLUMN)
-        if dimensions != 2 and output.ACROSS == SCALAR:
+        if call.DIMENSIONS != 2 and output.ACROSS == SCALAR:
             item = scalar_answer(table, output, where)
             if item == 0:
                 c.Py_DecRef(answers)
@@ -498,8 +489,9 @@ def ran(
                 break
             c.PyTuple_SetItem(answers, place, item)
         else:
-            fill_array(table, output, ld_object(answers, c.TUPLE_ITEMS + place), where, rows)
-    give_back(table, owned, owned_bytes)
+            item = ld_address(answers, c.TUPLE_ITEMS + place)
+            fill_array(table, output, item, where, call.ROWS)
+    give_back(table, call)
     return answers
 
 
@@ -507,7 +499,7 @@ def scalar_answer(table: Address, output: Address, where: int) -> Address:
     """The answer for one value: a number, or the string that a number stands for."""
     if output.KIND != Kind.STRING:
         return python_number(table, where, output.KIND)
-    item = ldc_object(output.NAMES, min(max(ld_int64(where, 0), 0), output.LAST))
+    item = ldc_address(output.NAMES, min(max(ld_int64(where, 0), 0), output.LAST))
     c.Py_IncRef(item)
     return item
 

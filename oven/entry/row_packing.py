@@ -18,9 +18,9 @@ from flour.core.types import Text, Vector
 from oven.codegen.ports import Port
 from oven.codegen.stages import Value, is_text
 from oven.codegen.string_cells import TextCells
+from oven.entry.array_forms import packed_entry
 from oven.entry.builtin import Contents, native_function
 from oven.entry.columns_entry import columns_contents, columns_of
-from oven.entry.forms import packed_entry
 from oven.entry.row_layout import RowLayout
 from oven.entry.tables import PlanSteps
 

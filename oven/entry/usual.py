@@ -10,14 +10,8 @@ from collections.abc import Collection, Iterator
 
 from flour.core.types import FLOATS, Record, Text, Type, Vector
 from oven.entry.array_call import array_call
-from oven.entry.forms import (
-    columns_entry,
-    documents_entry,
-    named_entry,
-    packed_entry,
-    records_entry,
-    vectors_entry,
-)
+from oven.entry.array_forms import columns_entry, packed_entry
+from oven.entry.forms import documents_entry, named_entry, records_entry, vectors_entry
 from oven.entry.generator import Entry, EntryCode, entry_code
 
 

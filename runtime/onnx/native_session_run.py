@@ -16,7 +16,7 @@ import numpy as np
 
 from oven.compiler.words import *
 from oven.entry.builtin import Contents, any_arguments, code_address, native_function
-from oven.entry.generator import NULL, Address, c, ld_object
+from oven.entry.generator import NULL, Address, c, ld_address
 
 
 def session_gate(self: Address, arguments: Address, count: int, names: Address) -> Address:
@@ -24,7 +24,7 @@ def session_gate(self: Address, arguments: Address, count: int, names: Address) 
     table = self.ARRAY_DATA
     made, owned, many = NULL, NULL, int64(table.COUNT)
     if count == 2 and names == 0:
-        asked, feed = ld_object(arguments, 0), ld_object(arguments, 1)
+        asked, feed = ld_address(arguments, 0), ld_address(arguments, 1)
         known = asked == c.Py_None and feed.TYPE == c.PyDict_Type
         if asked.TYPE == c.PyList_Type and feed.TYPE == c.PyDict_Type:
             owned = c.PyList_AsTuple(asked)
@@ -33,7 +33,7 @@ def session_gate(self: Address, arguments: Address, count: int, names: Address) 
             many = owned.SIZE
             known = many > 0
             for place in range(many):
-                each = ld_object(owned, c.TUPLE_ITEMS + place)
+                each = ld_address(owned, c.TUPLE_ITEMS + place)
                 known = known and each.TYPE == c.PyUnicode_Type
         if known:
             made = Address(c_call_2(table.ENTRY, table.OWN, feed))
@@ -64,14 +64,14 @@ def listed(table: Address, made: Address, owned: Address, many: int) -> Address:
     for place in range(many):
         at, value = place, NULL
         if owned != 0:
-            name = ld_object(owned, c.TUPLE_ITEMS + place)
+            name = ld_address(owned, c.TUPLE_ITEMS + place)
             hit, at = c.PyDict_GetItemWithError(table.INDEX, name), -1
             if hit != 0:
                 at = int64(hit.FLOAT_VALUE)
         if at >= 0:
             source = c.TUPLE_ITEMS + ldc_int64(table.ORDER, 2 * at)
             shape = ldc_int64(table.ORDER, 2 * at + 1)
-            value = ld_object(made, source)
+            value = ld_address(made, source)
             if shape != 0:
                 value = c.PyObject_CallOneArg(shape, value)
             elif owned != 0:

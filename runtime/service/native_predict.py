@@ -23,7 +23,7 @@ import numpy as np
 from flour.data.batch import DOCUMENT
 from oven.compiler.words import *
 from oven.entry.builtin import Contents, any_arguments, native_function
-from oven.entry.generator import NULL, Address, c, ld_object
+from oven.entry.generator import CALL_WORDS, NULL, Address, c, ld_address
 from oven.entry.interpreter import slots
 from oven.entry.parts import named_answers
 from runtime.routing.mirror import Mirror
@@ -49,10 +49,19 @@ _FLOAT64 = np.dtype(np.float64)
 
 def native_predict(self: Address, arguments: int, count: int, names: Address) -> Address:
     """`predict` with a name and data, as nearly all calls are."""
-    table, name, data = self.ARRAY_DATA, NULL, NULL
+    table, call = self.ARRAY_DATA, Address(stack_words(CALL_WORDS))
+    name, data = NULL, NULL
     if count == 2 and names == 0:
-        name, data = ld_object(arguments, 0), ld_object(arguments, 1)
-    return predicted(table, arguments, count, names, name, data, NULL, NULL, 1)
+        name, data = ld_address(arguments, 0), ld_address(arguments, 1)
+    call.ARGUMENTS = arguments
+    call.COUNT = count
+    call.NAMES = names
+    call.NAME = name
+    call.DATA = data
+    call.OUTPUTS = 0
+    call.TUPLE = 0
+    call.BARE = 1
+    return predicted(table, call)
 
 
 def native_predict_options(self: Address, arguments: int, count: int, names: Address) -> Address:
@@ -62,18 +71,23 @@ def native_predict_options(self: Address, arguments: int, count: int, names: Add
     is not close change nothing. A list of outputs is made a tuple before anything is looked up, as
     that may run anybody's code.
     """
-    table, owned = self.ARRAY_DATA, NULL
-    name, data, asked, bare = read_options(table, arguments, count, names)
-    if name != 0 and asked != 0:
-        bare = 0
+    table, call = self.ARRAY_DATA, Address(stack_words(CALL_WORDS))
+    call.ARGUMENTS = arguments
+    call.COUNT = count
+    call.NAMES = names
+    fits, asked = read_options(table, call), call.OUTPUTS
+    call.TUPLE = 0
+    if fits and asked != 0:
         if asked.TYPE == c.PyList_Type:
-            owned = c.PyList_AsTuple(asked)
-            if owned == 0:
+            asked = c.PyList_AsTuple(asked)
+            if asked == 0:
                 return NULL
-            asked = owned
-        if not are_names(table, asked):
-            name = NULL
-    return predicted(table, arguments, count, names, name, data, asked, owned, bare)
+            call.TUPLE = asked
+            call.OUTPUTS = asked
+        fits = are_names(table, asked)
+    if not fits:
+        call.NAME = 0
+    return predicted(table, call)
 
 
 def are_names(table: Address, asked: Address) -> bool:
@@ -82,43 +96,43 @@ def are_names(table: Address, asked: Address) -> bool:
     if asked.TYPE == c.PyTuple_Type:
         fits = True
         for place in range(asked.SIZE):
-            fits = fits and ld_object(asked, c.TUPLE_ITEMS + place).TYPE == c.PyUnicode_Type
+            fits = fits and ld_address(asked, c.TUPLE_ITEMS + place).TYPE == c.PyUnicode_Type
     return fits
 
 
-def read_options(
-    table: Address, arguments: int, count: int, names: Address
-) -> tuple[Address, Address, Address, int]:
-    """The name, the data, the outputs, and 1 if that is all; no name if they are others."""
-    name, data, asked, bare, fits = NULL, NULL, NULL, True, count <= 2
-    if count > 0:
-        name = ld_object(arguments, 0)
-    if count > 1:
-        data = ld_object(arguments, 1)
-    if names != 0:
-        for place in range(names.SIZE):
-            word = ld_object(names, c.TUPLE_ITEMS + place)
-            value = ld_object(arguments, count + place)
+def read_options(table: Address, call: Address) -> bool:
+    """Read the name, the data and the outputs; False if something is missing or not known here."""
+    name, data, asked, bare, fits = NULL, NULL, NULL, True, call.COUNT <= 2
+    if call.COUNT > 0:
+        name = ld_address(call.ARGUMENTS, 0)
+    if call.COUNT > 1:
+        data = ld_address(call.ARGUMENTS, 1)
+    if call.NAMES != 0:
+        for place in range(call.NAMES.SIZE):
+            word = ld_address(call.NAMES, c.TUPLE_ITEMS + place)
+            value = ld_address(call.ARGUMENTS, call.COUNT + place)
             if word == table.WORD_DATA and data == 0:
                 data = value
             elif word == table.WORD_NAME and name == 0:
                 name = value
             elif word == table.WORD_OUTPUTS:
                 asked = value
-            elif word == table.WORD_HEADERS or word == table.WORD_TENANT:
-                bare = bare and value == c.Py_None
             else:
-                fits = fits and is_option(table, word, value)
                 bare = bare and value == c.Py_None
+                fits = fits and is_option(table, word, value)
     if asked == c.Py_None:
         asked = NULL
-    if not fits or data == 0:
-        name = NULL
-    return name, data, asked, int64(bare)
+    call.NAME = name
+    call.DATA = data
+    call.OUTPUTS = asked
+    call.BARE = int64(bare and asked == 0)
+    return fits and name != 0 and data != 0
 
 
 def is_option(table: Address, word: Address, value: Address) -> bool:
     """True if an option changes nothing here: a deadline that is far, a priority, this thread."""
+    if word == table.WORD_HEADERS or word == table.WORD_TENANT:
+        return True
     if word == table.WORD_TIMEOUT or word == table.WORD_PRIORITY or word == table.WORD_ENGINE:
         if value == c.Py_None:
             return True
@@ -133,48 +147,46 @@ def is_option(table: Address, word: Address, value: Address) -> bool:
     return False
 
 
-def predicted(
-    table: Address,
-    arguments: int,
-    count: int,
-    names: Address,
-    name: Address,
-    data: Address,
-    asked: Address,
-    owned: Address,
-    bare: int,
-) -> Address:
+def predicted(table: Address, call: Address) -> Address:
     """The answers by the shortest way, or by Python's."""
-    version, mirror = NULL, NULL
+    version, mirror, name, asked = NULL, NULL, call.NAME, call.OUTPUTS
     if name != 0 and name.TYPE == c.PyUnicode_Type:
         version = c.PyDict_GetItemWithError(table.ROUTES, name)
-        if version == 0 and bare != 0:
+        if version == 0 and call.BARE != 0:
             mirror = c.PyDict_GetItemWithError(table.MIRRORS, name)
             if mirror != 0:
-                version = ld_object(mirror, table.AT_VERSION)
-    entry, part, call = NULL, NULL, NULL
-    if version != 0:
+                version = ld_address(mirror, table.AT_VERSION)
+    entry, part, function, known = NULL, NULL, NULL, version != 0
+    if known:
         fetch_lines(table, version)
-        entry = ld_object(version, table.AT_ENTRY)
+        entry = ld_address(version, table.AT_ENTRY)
         part = entry
-        call = ld_object(entry, table.AT_FUNCTION)
-        if call.TYPE != c.PyCFunction_Type:
-            version = NULL
-        elif asked != 0:
-            part = c.PyDict_GetItemWithError(ld_object(entry, table.AT_PARTS), asked)
-            if part != 0:
-                call = ld_object(part, table.AT_FUNCTION)
-            if part == 0 or call.TYPE != c.PyCFunction_Type:
-                version = NULL
-    if owned != 0:
-        c.Py_DecRef(owned)
-    known = False
-    if version != 0:
-        known = is_inline(table, entry, data)
+        function = ld_address(entry, table.AT_FUNCTION)
+        known = function.TYPE == c.PyCFunction_Type
+        if known and asked != 0:
+            part = c.PyDict_GetItemWithError(ld_address(entry, table.AT_PARTS), asked)
+            known = part != 0
+            if known:
+                function = ld_address(part, table.AT_FUNCTION)
+                known = function.TYPE == c.PyCFunction_Type
+    if call.TUPLE != 0:
+        c.Py_DecRef(call.TUPLE)
+    if known:
+        known = is_inline(table, entry, call.DATA)
     if not known:
         c.PyErr_Clear()
-        return c.PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
-    return answered(table, arguments, count, names, data, version, entry, part, call, mirror)
+        return by_python(table, call)
+    call.VERSION = version
+    call.ENTRY = entry
+    call.PART = part
+    call.FUNCTION = function
+    call.MIRROR = mirror
+    return answered(table, call)
+
+
+def by_python(table: Address, call: Address) -> Address:
+    """The answers of Python's `predict`."""
+    return c.PyObject_Vectorcall(table.FALLBACK, call.ARGUMENTS, call.COUNT, call.NAMES)
 
 
 def fetch_lines(table: Address, version: Address) -> None:
@@ -185,7 +197,7 @@ def fetch_lines(table: Address, version: Address) -> None:
     """
     if version != ld_int64(table.LATEST, 0):
         st_int64(table.LATEST, 0, version)
-        lines = ld_object(version, table.LINES)
+        lines = ld_address(version, table.LINES)
         where = c.PyBytes_AsString(lines)
         for place in range(lines.SIZE >> 3):
             fetch(ld_int64(where, place))
@@ -194,14 +206,14 @@ def fetch_lines(table: Address, version: Address) -> None:
 def is_inline(table: Address, entry: Address, data: Address) -> bool:
     """True if data is a row, a block of few rows, or few documents, as far as a look tells."""
     kind, known, first = data.TYPE, False, NULL
-    by_name, text = ld_object(entry, table.AT_NAMED) == c.Py_True, table.AT_TEXT
+    by_name, text = ld_address(entry, table.AT_NAMED) == c.Py_True, table.AT_TEXT
     if kind == c.PyUnicode_Type:
-        known = ld_object(entry, text) == c.Py_True
+        known = ld_address(entry, text) == c.Py_True
     elif kind == c.PyDict_Type:
         pair = stack_words(3)
         st_int64(pair, 0, 0)
         if c.PyDict_Next(data, pair, pair + 8, pair + 16) != 0:
-            first = ld_object(pair, 2)
+            first = ld_address(pair, 2)
             if first.TYPE == c.PyArray_Type:
                 dimensions = first.ARRAY_RANK
                 if dimensions == 2 or (dimensions == 1 and by_name):
@@ -210,9 +222,9 @@ def is_inline(table: Address, entry: Address, data: Address) -> bool:
                 first = NULL
             elif not by_name:
                 first = NULL
-    elif kind == c.PyList_Type and ld_object(entry, text) == c.Py_True:
+    elif kind == c.PyList_Type and ld_address(entry, text) == c.Py_True:
         known = is_few(table, entry, data)
-    elif ld_object(entry, table.AT_VECTOR) == c.Py_True:
+    elif ld_address(entry, table.AT_VECTOR) == c.Py_True:
         if kind == c.PyArray_Type:
             dimensions = data.ARRAY_RANK
             known = dimensions == 1
@@ -220,9 +232,9 @@ def is_inline(table: Address, entry: Address, data: Address) -> bool:
                 few = c.PyLong_AsLong(ld_int64(entry, table.AT_INLINE_ROWS))
                 known = ld_int64(data.ARRAY_SHAPE, 0) <= few
         elif kind == c.PyList_Type and data.SIZE > 0:
-            first = ld_object(data.LIST_ITEMS, 0)
+            first = ld_address(data.LIST_ITEMS, 0)
         elif kind == c.PyTuple_Type and data.SIZE > 0:
-            first = ld_object(data, c.TUPLE_ITEMS)
+            first = ld_address(data, c.TUPLE_ITEMS)
     if first != 0:
         kind = first.TYPE
         known = kind == c.PyFloat_Type or kind == c.PyLong_Type
@@ -240,7 +252,7 @@ def is_few(table: Address, entry: Address, data: Address) -> bool:
     known = many > 0 and size <= few
     if known:
         for place in range(many):
-            document = ld_object(items, place)
+            document = ld_address(items, place)
             if document.TYPE != c.PyUnicode_Type:
                 known = False
                 break
@@ -248,91 +260,81 @@ def is_few(table: Address, entry: Address, data: Address) -> bool:
     return known and size <= few
 
 
-def answered(
-    table: Address,
-    arguments: int,
-    count: int,
-    names: Address,
-    data: Address,
-    version: Address,
-    entry: Address,
-    part: Address,
-    call: Address,
-    mirror: Address,
-) -> Address:
+def answered(table: Address, call: Address) -> Address:
     """Count the call, make it, name the answers. All that is used is held."""
+    entry, part, mirror = call.ENTRY, call.PART, call.MIRROR
     ticket = c.PyIter_Next(ld_int64(entry, table.AT_CALLS))
     if ticket == 0:
         return NULL
-    c.Py_IncRef(version)
+    call.TICKET = ticket
+    c.Py_IncRef(call.VERSION)
     if part != entry:
         c.Py_IncRef(part)
-    c.Py_IncRef(call)
+    c.Py_IncRef(call.FUNCTION)
     looked = c.PyLong_AsLong(ticket) & c.PyLong_AsLong(ld_int64(entry, table.AT_REST)) == 0
-    made, watched = NULL, ld_object(entry, table.AT_WATCHED) == c.Py_True
+    made, watched = NULL, ld_address(entry, table.AT_WATCHED) == c.Py_True
     if mirror != 0:
         c.Py_IncRef(mirror)
     answers = NULL
     if not looked:
-        answers = c.PyObject_CallOneArg(call, data)
+        answers = c.PyObject_CallOneArg(call.FUNCTION, call.DATA)
     if answers != 0 and mirror != 0:
-        made = noted_answers(table, mirror, data, answers)
+        made = noted_answers(table, call, answers)
     elif answers != 0:
         order = int64(0)
         if part != entry:
-            order = ld_object(part, table.AT_PLACES).ARRAY_DATA
-        made = named_answers(table, answers, ld_object(part, table.AT_OUTPUTS), order)
-    elif mirror != 0 and (not looked or ld_object(mirror, table.AT_JOINED) == c.Py_True):
+            order = ld_address(part, table.AT_PLACES).ARRAY_DATA
+        made = named_answers(table, answers, ld_address(part, table.AT_OUTPUTS), order)
+    elif mirror != 0 and (not looked or ld_address(mirror, table.AT_JOINED) == c.Py_True):
         c.PyErr_Clear()
-        made = c.PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
+        made = by_python(table, call)
     elif looked or watched:
         c.PyErr_Clear()
-        made = timed(table, version, data, ticket, part)
+        made = timed(table, call)
         if made != 0 and mirror != 0:
-            tell_mirror(table, mirror, data, made)
+            tell_mirror(table, call, made)
     if mirror != 0:
         c.Py_DecRef(mirror)
     c.Py_DecRef(ticket)
-    c.Py_DecRef(call)
+    c.Py_DecRef(call.FUNCTION)
     if part != entry:
         c.Py_DecRef(part)
-    c.Py_DecRef(version)
+    c.Py_DecRef(call.VERSION)
     return made
 
 
-def timed(
-    table: Address, version: Address, data: Address, ticket: Address, part: Address
-) -> Address:
+def timed(table: Address, call: Address) -> Address:
     """A call that is looked at, or was refused: Python makes it, under the number that it has."""
     given = stack_words(4)
-    st_int64(given, 0, version)
-    st_int64(given, 1, data)
-    st_int64(given, 2, ticket)
-    st_int64(given, 3, part)
+    st_int64(given, 0, call.VERSION)
+    st_int64(given, 1, call.DATA)
+    st_int64(given, 2, call.TICKET)
+    st_int64(given, 3, call.PART)
     return c.PyObject_Vectorcall(table.TIMED, given, 4, 0)
 
 
 # --- notes for a shadow: see runtime.routing.mirror -----------------------------------------------
 
 
-def noted_answers(table: Address, mirror: Address, data: Address, answers: Address) -> Address:
+def noted_answers(table: Address, call: Address, answers: Address) -> Address:
     """The answers by name, noted with the row: copies of both, as their owner may change them."""
+    mirror = call.MIRROR
     c.Py_IncRef(answers)
-    made = named_answers(table, answers, ld_object(mirror, table.AT_NAMES), 0)
-    waiting = ld_object(mirror, table.AT_WAITING)
+    made = named_answers(table, answers, ld_address(mirror, table.AT_NAMES), 0)
+    waiting = ld_address(mirror, table.AT_WAITING)
     if made != 0 and waiting.TYPE == c.PyList_Type:
         if waiting.SIZE >= c.PyLong_AsLong(ld_int64(mirror, table.AT_MOST)):
             turn = c.PyIter_Next(ld_int64(mirror, table.AT_SHED))
             if turn != 0:
                 c.Py_DecRef(turn)
         else:
-            row = row_copy(table, data)
+            row = row_copy(table, call.DATA)
             if row == 0:
-                tell_mirror(table, mirror, data, made)
+                tell_mirror(table, call, made)
             else:
                 c.PyList_Append(waiting, row)
                 for place in range(answers.SIZE):
-                    item = answer_copy(table, ld_object(answers, c.TUPLE_ITEMS + place))
+                    item = answer_copy(table, ld_address(answers, c.TUPLE_ITEMS + place))
                     c.PyList_Append(waiting, item)
                     c.Py_DecRef(item)
                 c.Py_DecRef(row)
@@ -340,11 +342,11 @@ def noted_answers(table: Address, mirror: Address, data: Address, answers: Addre
     return made
 
 
-def tell_mirror(table: Address, mirror: Address, data: Address, made: Address) -> None:
+def tell_mirror(table: Address, call: Address, made: Address) -> None:
     """Have Python note the row, which it copies whatever it holds."""
     given = stack_words(3)
-    st_int64(given, 0, mirror)
-    st_int64(given, 1, data)
+    st_int64(given, 0, call.MIRROR)
+    st_int64(given, 1, call.DATA)
     st_int64(given, 2, made)
     turn = c.PyObject_Vectorcall(table.MIRRORED, given, 3, 0)
     if turn == 0:
@@ -367,7 +369,7 @@ def row_copy(table: Address, data: Address) -> Address:
         pair = stack_words(3)
         st_int64(pair, 0, 0)
         while plain and c.PyDict_Next(data, pair, pair + 8, pair + 16) != 0:
-            plain = is_plain(table, ld_object(pair, 2))
+            plain = is_plain(table, ld_address(pair, 2))
         if plain:
             row = c.PyDict_Copy(data)
     elif kind == c.PyArray_Type:
@@ -375,7 +377,7 @@ def row_copy(table: Address, data: Address) -> Address:
     elif kind == c.PyList_Type:
         items, floats = data.LIST_ITEMS, True
         for place in range(data.SIZE):
-            item = ld_object(items, place)
+            item = ld_address(items, place)
             floats = floats and item.TYPE == c.PyFloat_Type
             plain = plain and is_plain(table, item)
         if floats:
@@ -383,12 +385,12 @@ def row_copy(table: Address, data: Address) -> Address:
             if row != 0:
                 where = c.PyBytes_AsString(row)
                 for place in range(data.SIZE):
-                    st_float64(where, place, ld_object(items, place).FLOAT_VALUE)
+                    st_float64(where, place, ld_address(items, place).FLOAT_VALUE)
         elif plain:
             row = c.PyList_GetSlice(data, 0, data.SIZE)
     elif kind == c.PyTuple_Type:
         for place in range(data.SIZE):
-            plain = plain and is_plain(table, ld_object(data, c.TUPLE_ITEMS + place))
+            plain = plain and is_plain(table, ld_address(data, c.TUPLE_ITEMS + place))
         if plain:
             row = data
             c.Py_IncRef(row)

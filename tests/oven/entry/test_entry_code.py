@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 from oven.compiler import cache, packs
-from oven.entry import forms, generator
+from oven.entry import array_forms, forms, generator
 from oven.entry.interpreter import Layout, Offset, object_layout
 from tests.house import run_python
 
 pytestmark = pytest.mark.once
 
-ENTRIES = (forms.vectors_entry, forms.documents_entry, forms.records_entry, forms.packed_entry)
+ENTRIES = (
+    forms.vectors_entry,
+    forms.documents_entry,
+    forms.records_entry,
+    array_forms.packed_entry,
+)
 SECOND = """
 import numpy as np
 import flour, oven

@@ -22,7 +22,7 @@ from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
 from oven.compiler import source_check
 from oven.compiler.intrinsics.vocabulary import vocabulary
-from oven.entry import forms, generator
+from oven.entry import array_forms, forms, generator
 from oven.entry.array_entry import around
 from oven.entry.interpreter import Layout, Offset, object_layout
 from oven.plans.plan import Plan
@@ -462,7 +462,7 @@ def _failing(name: str, turn: int) -> Callable[[str], bool]:
 
 ENTRIES = [
     *(forms.vectors_entry, forms.documents_entry, forms.records_entry),
-    *(forms.columns_entry, forms.packed_entry, forms.named_entry),
+    *(array_forms.columns_entry, array_forms.packed_entry, forms.named_entry),
 ]
 
 
