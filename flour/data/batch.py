@@ -186,6 +186,10 @@ class BatchReader:
             return row_batch(data)
         return self._general(data)
 
+    def widened(self, data: Any) -> Any:
+        """Arrays by name, with floats for whole numbers where the program computes in floats."""
+        return self._frames.widened(data) if self._frames and isinstance(data, dict) else data
+
     def _rows(self, data: Any) -> Batch | None:
         """A list of rows. Those of a vector become an array, as they would in coercion."""
         if self.by_column:

@@ -25,6 +25,7 @@ Arrays = NDArray[Any] | dict[str, NDArray[Any]]
 _NUMBERS = frozenset(
     ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), *FLOATS)
 )
+_WHOLE = frozenset(map(np.dtype, sorted(_NUMBERS - {*FLOATS})))
 
 
 class Library(NamedTuple):
@@ -92,6 +93,17 @@ class FrameReader:
         known = block.dtype.name in _NUMBERS
         dtype = block.dtype if layout is _WIDER else self._kind.dtype
         return np.ascontiguousarray(block, dtype) if known else None
+
+    def widened(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Columns of whole numbers as the floats that the program computes in."""
+        fields = self._kind.fields if isinstance(self._kind, Record) else ()
+        whole = {
+            name: columns[name].astype(np.float64)
+            for name, kind in fields
+            if isinstance(kind, Scalar) and kind.dtype == "float64" and not kind.given
+            if type(columns.get(name)) is np.ndarray and columns[name].dtype in _WHOLE
+        }
+        return {**columns, **whole} if whole else columns
 
     def _layout(
         self, library: Library, labels: list[Any], types: list[Any], held: Sequence[int]

@@ -117,7 +117,7 @@ def around(
 
     Arrays of another type go to the entry of their own `variant`, once it is there; those of other
     floats from then on without coming here. A frame is read as arrays, and a row of one as values,
-    which the machine code of `entry` takes.
+    which the machine code of `entry` takes, as it does columns of whole numbers made floats.
     """
 
     def call(data: object) -> Answers:
@@ -126,10 +126,12 @@ def around(
             return other(data)
         data = reader.nulls.of_rows(data)
         batch = reader.read(data)
-        if type(data) not in _PLAIN and batch.kind is not Form.GENERAL:
+        found = reader.widened(batch.data) if batch.kind is Form.ARRAYS else batch.data
+        plain = type(data) in _PLAIN and found is batch.data
+        if not plain and batch.kind is not Form.GENERAL:
             own = entry()
-            if own is not None and batch.data is not data:
-                return own(batch.data)
+            if own is not None and found is not data:
+                return own(found)
         if batch.single:
             return tuple(map(_only, run(batch.block).values()))
         return tuple(run(data).values())

@@ -266,3 +266,14 @@ def test_the_dict_may_be_emptied_meanwhile() -> None:
         (of_one(Vector(3, "float32")).entry(), lambda: {"x": np.ones((2, 3), "float32")}),
     ):
         data_may_change(call, lambda _, made=made: (data := made(), data))  # type: ignore[misc]
+
+
+def test_columns_of_whole_numbers_need_no_coercion(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = source("x", Record((("age", Scalar("float64")), ("city", Scalar("string")))))
+    codes = record.field("city").one_hot(["Graz", "Wels"]).to_dense()
+    made = oven.bake(flour.outputs(age=record.field("age") * 2.0, city=codes), background=False)
+    monkeypatch.setattr(Plan, "answer", lambda *_: pytest.fail("by Plan.run"))
+    cities = np.array(["Graz", "Wels", ""], object)
+    for dtype in ("int64", "uint8", "int32", "bool", "uint64"):
+        ages, _ = made.entry()({"age": np.array([0, 1, 1], dtype), "city": cities})
+        assert ages.tolist() == [0.0, 2.0, 2.0], dtype

@@ -1,0 +1,84 @@
+"""Functions as the text that is compiled: helpers first, constants as numbers, no types."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from pathlib import Path
+
+import pytest
+
+from oven.compiler import driver, native, source_check, written
+from oven.compiler.intrinsics.vocabulary import vocabulary
+from oven.compiler.words import int64, ld_int64
+from oven.errors import CompileError
+
+LIMIT, MISSING = 0x10, -1
+Place = IntEnum("Place", "FIRST SECOND", start=0)
+
+
+def clipped(value: int, LIMIT: int) -> tuple[int, bool]:
+    """A helper, whose own variable has the name of a constant."""
+    return min(value, LIMIT), value <= LIMIT
+
+
+def twice(value: int) -> int:
+    made, fits = clipped(2 * value, 40)
+    return made if fits else int64(MISSING)
+
+
+def total(params: int, io: int, n: int, scratch: int) -> int:
+    """The sum of what is at most half of 40, and of one constant."""
+    made = LIMIT
+    for i in range(n):
+        value = ld_int64(io, i + Place.FIRST)
+        if value != ld_int64(params, Place.SECOND):
+            made += twice(value)
+    return made + scratch
+
+
+WRITTEN = """\
+def clipped(value, LIMIT):
+    return (min(value, LIMIT), value <= LIMIT)
+
+
+def twice(value):
+    made, fits = clipped(2 * value, 40)
+    return made if fits else int64(-1)
+
+
+def total(params, io, n, scratch):
+    made = 16
+    for i in range(n):
+        value = ld_int64(io, i + 0)
+        if value != ld_int64(params, 1):
+            made += twice(value)
+    return made + scratch
+"""
+
+
+def test_helpers_come_first_and_constants_are_numbers() -> None:
+    assert written.text(total) == WRITTEN
+    source_check.vet(WRITTEN, "total", vocabulary())
+    assert native.compile_source(WRITTEN, "total").code
+
+
+def test_it_depends_on_the_files_of_all_that_it_calls() -> None:
+    assert written.source_bytes(total) == Path(__file__).read_bytes()
+    assert written.source_bytes(driver.run_stages) == Path(driver.__file__).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def a(x):\n    return a(x)\n\n\ndef total(p, q, r, s):\n    return a(p)\n",
+        "def min(x):\n    return x\n\n\ndef total(p, q, r, s):\n    return min(p)\n",
+        "def total(p, q, r, s):\n    return a(p)\n\n\ndef a(x):\n    return x\n",
+        "a = 1\n\n\ndef total(p, q, r, s):\n    return p\n",
+        "def a(x):\n    return open(x)\n\n\ndef total(p, q, r, s):\n    return a(p)\n",
+        "",
+    ],
+    ids=["itself", "word", "order", "statement", "unknown", "nothing"],
+)
+def test_a_helper_is_checked_as_the_function_is(text: str) -> None:
+    with pytest.raises(CompileError):
+        source_check.vet(text, "total", vocabulary())
