@@ -94,11 +94,7 @@ def last_output(body: bytes, place: int = -1) -> list[float]:
 
 
 def race(
-    port: int,
-    requests: Sequence[bytes],
-    connections: int,
-    seconds: float,
-    done: Done | None = None,
+    port: int, requests: Sequence[bytes], connections: int, seconds: float, done: Done | None = None
 ) -> Histogram:
     """Times of requests: each connection sends its next request after its last answer.
 

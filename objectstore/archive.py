@@ -93,8 +93,7 @@ class Archive(Closing):
 
     def __init__(self, buffer: layout.Container, where: str, *, verify: bool = True) -> None:
         self._buffer: layout.Container | None = buffer
-        self._where = where
-        self._verify = verify
+        self._where, self._verify = where, verify
         self._contents = layout.decode(buffer, where)
         self._verified: set[str] = set()
         self.manifest: dict[str, Json] = _parse_manifest(self._contents.manifest, where)

@@ -7,15 +7,7 @@ from typing import Any
 import numpy as np
 
 from flour.core.types import INTS, Scalar, Text, Type, Vector
-from flour.ops import (
-    indexed,
-    onnx_cast,
-    onnx_text,
-    pairwise,
-    segments,
-    text,
-    unary,
-)
+from flour.ops import indexed, onnx_cast, onnx_text, pairwise, segments, text, unary
 from tests.case import LIBM, REASSOCIATES, Case, indices, rows
 
 SIGNED = ("int8", "int16", "int32", "int64")

@@ -55,13 +55,7 @@ def ended(
 ) -> subprocess.CompletedProcess[str]:
     """A command that was run from the checkout: its code, and what it printed."""
     return subprocess.run(
-        command,
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-        **options,
+        command, cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False, **options
     )
 
 

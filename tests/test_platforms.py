@@ -207,9 +207,7 @@ def test_code_has_the_form_of_the_system(processor: str, triple: str, head: str)
     )
 
 
-def test_workers_that_cannot_be_given_sockets_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_workers_that_cannot_be_given_sockets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "HANDS_ON", False)
     with pytest.raises(ServerError, match="workers need sockets"):
         listen_often(ServerSettings(port=0), 2)

@@ -123,11 +123,7 @@ def _race(
 
 
 def started(
-    name: str,
-    kind: ServerKind,
-    arguments: list[str],
-    stack: ExitStack,
-    patience: float = _PATIENCE,
+    name: str, kind: ServerKind, arguments: list[str], stack: ExitStack, patience: float = _PATIENCE
 ) -> Entry:
     """Start a server with these arguments and a port, and wait until it listens."""
     python = environments.python(kind.environment)

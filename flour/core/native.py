@@ -424,8 +424,7 @@ class _PreparedFunction:
                 names = call.names
                 call.names = {**names}  # the names of a comprehension are its own
                 bind(call, j)
-                found = value(call)
-                call.names = names
+                found, call.names = value(call), names
                 return found
 
             if not isinstance(values, CountedRange):

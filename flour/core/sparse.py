@@ -115,8 +115,7 @@ def hstack(parts: Sequence[Sparse | NDArray[Any]], dtype: np.dtype[Any]) -> Spar
 def _sorted(
     rows: NDArray[np.int64], columns: NDArray[np.int64], data: NDArray[Any], shape: tuple[int, int]
 ) -> Sparse:
-    order = np.lexsort((columns, rows))
-    counts = np.bincount(rows, minlength=shape[0])
+    order, counts = np.lexsort((columns, rows)), np.bincount(rows, minlength=shape[0])
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return Sparse(data[order], columns[order].astype(np.int64), indptr, shape)
 

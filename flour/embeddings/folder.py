@@ -75,8 +75,7 @@ class _Files:
             self._archive = zipfile.ZipFile(io.BytesIO(raw))
         except (zipfile.BadZipFile, ValueError) as problem:
             raise DamagedProgram("this is no folder of an embedding", found=str(problem)) from None
-        self.names = frozenset(self._archive.namelist())
-        self._left = _LARGEST
+        self.names, self._left = frozenset(self._archive.namelist()), _LARGEST
 
     def read(self, name: str) -> bytes:
         """The bytes of a file."""

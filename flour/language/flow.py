@@ -202,8 +202,7 @@ class Flow(Signs):
         """This program with its floats rounded to `decimals` decimals, as numpy rounds them."""
         if decimals not in range(16):
             raise ParameterError.here(
-                "decimals are a whole number from 0 to 15",
-                found=repr(decimals)[:40],
+                "decimals are a whole number from 0 to 15", found=repr(decimals)[:40]
             )
 
         def shorter(flow: Flow) -> Flow:

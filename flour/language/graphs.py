@@ -198,9 +198,7 @@ def repeat(
     """
     if times < 1 or times > MOST_TIMES:
         raise ParameterError.here(
-            "a loop is bounded by a count",
-            found=f"times={times}",
-            hint=f"from 1 to {MOST_TIMES}",
+            "a loop is bounded by a count", found=f"times={times}", hint=f"from 1 to {MOST_TIMES}"
         )
     value = start
     for _ in range(times):

@@ -153,8 +153,7 @@ class _PatternReader:
 
     def _set(self) -> list[Range]:
         """A set in brackets, from behind the opening one."""
-        negated = self._take(r"\^") is not None
-        ranges = self._member()
+        negated, ranges = self._take(r"\^") is not None, self._member()
         while not self._take(r"\]"):
             ranges += self._member()
         return _others(ranges) if negated else ranges

@@ -63,8 +63,7 @@ def kept(item: Tensor, axes: tuple[int, ...], *, keep: bool) -> tuple[list[int],
     """The shape and axis of the result, with ones for the reduced axes or without them."""
     if keep:
         return [1 if i in axes else n for i, n in enumerate(item.shape)], item.axis
-    shape = [n for i, n in enumerate(item.shape) if i not in axes]
-    axis = item.axis
+    shape, axis = [n for i, n in enumerate(item.shape) if i not in axes], item.axis
     return shape, None if axis is None else axis - sum(gone < axis for gone in axes)
 
 

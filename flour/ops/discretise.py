@@ -37,8 +37,7 @@ class Bins(Op, cuts=True, monotone=True, by_column=True):
         return Vector(kind.width, "int64")
 
     def reference(self, x: Columns) -> Columns:
-        cuts = self.starts.array
-        bins = np.empty(x.shape, np.int64)
+        cuts, bins = self.starts.array, np.empty(x.shape, np.int64)
         for j in range(x.shape[1]):
             edges = self.edges.array[cuts[j] : cuts[j + 1]]
             bins[:, j] = np.searchsorted(edges, x[:, j], side="right")

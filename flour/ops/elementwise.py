@@ -208,8 +208,7 @@ class Cast(Elementwise, takes_sparse=True, keeps_zero=True, monotone=True, moves
         """The converted value; NaN is the lowest number, as for numpy: LLVM leaves it open."""
         if have not in FLOATS or self.dtype not in ("int32", "int64"):
             return e.cast(value, have, self.dtype)
-        held = e.let(value, have).expr
-        lowest = f"{self.dtype}({np.iinfo(self.dtype).min + 1} - 1)"
+        held, lowest = e.let(value, have).expr, f"{self.dtype}({np.iinfo(self.dtype).min + 1} - 1)"
         return f"({e.cast(held, have, self.dtype)} if {held} == {held} else {lowest})"
 
 

@@ -57,8 +57,7 @@ class ImputeNearest(Op):
     def _distances(self, row: NDArray[Any]) -> NDArray[Any]:
         points: Any = self.points.array
         both = ~np.isnan(points) & ~np.isnan(row)
-        differences = np.where(both, points - row, 0.0)
-        counts = both.sum(axis=1)
+        differences, counts = np.where(both, points - row, 0.0), both.sum(axis=1)
         squares = (differences * differences).sum(axis=1) / np.maximum(counts, 1) * len(row)
         return np.where(counts == 0, np.nan, np.sqrt(squares))
 

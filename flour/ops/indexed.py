@@ -122,8 +122,7 @@ class PutAt(Op, method=""):
         return Vector(kind.width, kind.dtype)
 
     def reference(self, x: Columns, places: Columns, updates: Columns) -> Columns:
-        result = x.copy()
-        rows = np.arange(len(x))
+        result, rows = x.copy(), np.arange(len(x))
         for index, new in zip(places.T, updates.T, strict=True):
             cells = (rows, np.clip(index, 0, x.shape[1] - 1).astype(np.int64))
             result[cells] = REDUCTIONS[self.reduction](result[cells], new)

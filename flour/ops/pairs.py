@@ -122,8 +122,7 @@ class _RowSums:
         self._e, self._x, self._width, self._dtype = e, x, width, dtype
         self._most = Room(x.most.each, x.most.fixed, min(x.most.most, width))
         self._columns, self._sums = (e.room(self._most.times(8)) for _ in range(2))
-        self._slot_of = e.room(Room(0, 4 * width))
-        self._count = e.var("0", "k")
+        self._slot_of, self._count = e.room(Room(0, 4 * width)), e.var("0", "k")
 
     @contextmanager
     def each(self) -> Iterator[tuple[str, str, str]]:

@@ -47,8 +47,7 @@ class MatchingPursuit(Op, arity=Arity.AGGREGATE, bound=Bound.COMPUTE):
         return kind.having(sparse=False)
 
     def reference(self, x: Columns) -> Columns:
-        gram = self.gram.array.astype(x.dtype)
-        coefficients = np.zeros_like(x)
+        gram, coefficients = self.gram.array.astype(x.dtype), np.zeros_like(x)
         for row, near in enumerate(x):
             chosen, weights = self._pursue(gram, near)
             coefficients[row, chosen] = weights

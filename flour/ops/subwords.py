@@ -178,8 +178,7 @@ class WordNumbers(Op):
         return Vector(self.most, "int64")
 
     def reference(self, x: Columns) -> Columns:
-        known = numbered(self.vocabulary)
-        answer = np.full((len(x), self.most), -1, np.int64)
+        known, answer = numbered(self.vocabulary), np.full((len(x), self.most), -1, np.int64)
         for row, words in zip(answer, x, strict=True):
             found = [known.get(word, -1) for word in words[: self.most]]
             row[: len(found)] = found

@@ -37,8 +37,7 @@ class Tally(Op, arity=Arity.AGGREGATE):
         return Vector(self.classes, "float64")
 
     def reference(self, x: Columns) -> Columns:
-        votes = np.zeros((len(x), self.classes))
-        numbers = np.arange(self.classes)
+        votes, numbers = np.zeros((len(x), self.classes)), np.arange(self.classes)
         for j in range(x.shape[1]):
             hit = x[:, j, None] == numbers
             votes += np.where(hit, self.weights.array[j], self.against.array[j])

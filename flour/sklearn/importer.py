@@ -303,8 +303,7 @@ class EstimatorImporter(Importer):
     """The importer that walks a fitted estimator."""
 
     def __init__(self, sample: object = None, *, allow_python: bool = False) -> None:
-        self._depth = 0
-        self._sample = sample
+        self._depth, self._sample = 0, sample
         self._allow_python = allow_python
         self._frames: dict[Node, tuple[str, ...]] = {}
         #: The values that each step refuses of the node that reaches it, in the order of the steps.

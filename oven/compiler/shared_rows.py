@@ -69,25 +69,15 @@ def now(desk: int, which: int) -> int:
 
 def take_ranges(run: int, table: int, scratch: int, helper: int) -> int:
     """Compute ranges of a run's rows until none is left; how many they were."""
-    record, io, rows = (
-        ld_int64(run, Run.OF),
-        ld_int64(run, Run.IO),
-        ld_int64(run, Run.ROWS),
-    )
+    record, io, rows = (ld_int64(run, Run.OF), ld_int64(run, Run.IO), ld_int64(run, Run.ROWS))
     driver, program = ld_int64(record, Record.DRIVER), ld_int64(record, Record.PROGRAM)
     desk, steps, words = (
         ld_int64(record, Record.DESK),
         ld_int64(record, Record.STEPS),
         ld_int64(record, Record.WORDS),
     )
-    least, most = (
-        max(ld_int64(record, Record.LEAST), 1),
-        max(ld_int64(record, Record.MOST), 1),
-    )
-    deadline, parts = (
-        ld_int64(record, Record.DEADLINE),
-        2 + 2 * ld_int64(record, Record.HELPERS),
-    )
+    least, most = (max(ld_int64(record, Record.LEAST), 1), max(ld_int64(record, Record.MOST), 1))
+    deadline, parts = (ld_int64(record, Record.DEADLINE), 2 + 2 * ld_int64(record, Record.HELPERS))
     room = ld_int64(record, Record.ROOM)
     began = now(desk, Desk.CPU)
     taken = 0

@@ -79,11 +79,11 @@ class Transcript(ast.NodeTransformer):
         outer = getattr(self, "_function", function)
         self._function = function
         item = definitions(function.__module__)[function.__name__]
-        body = deepcopy(item.body[1 if ast.get_docstring(item) else 0 :])
         names = ", ".join(each.arg for each in item.args.args)
         (made,) = ast.parse(f"def {item.name}({names}): ...").body
         assert isinstance(made, ast.FunctionDef)
-        made.body = [self.visit(each) for each in body]
+        made.body = deepcopy(item.body[1 if ast.get_docstring(item) else 0 :])
+        self.generic_visit(made)
         self._written[function] = f"{ast.unparse(ast.fix_missing_locations(made))}\n"
         self._function = outer
 

@@ -18,11 +18,11 @@ from oven.entry.generator import (
 )
 from oven.entry.parts import (
     END,
+    begin,
     convert,
     copy_texts,
     count_text,
     finished,
-    make_answers,
     next_field,
     out_of_memory,
     refused,
@@ -40,10 +40,7 @@ def columns_entry(self: Address, argument: Address) -> Address:
     rows = rows_of_arrays(table, argument)
     if rows == 0:
         return c.PyObject_CallOneArg(table.FALLBACK, argument)
-    call.ARGUMENT = argument
-    call.ROWS = rows
-    call.DIMENSIONS = 2
-    if not make_answers(table, call):
+    if not begin(table, call, argument, rows, 2):
         return NULL
     fits = rows_of_arrays(table, argument) == rows
     if not take_rows_memory(table, call):
@@ -68,10 +65,7 @@ def packed_entry(self: Address, argument: Address) -> Address:
     answers = c.PyTuple_New(2)
     if answers == 0:
         return NULL
-    call.ARGUMENT = argument
-    call.ROWS = rows
-    call.TOTAL = 0
-    call.LONGEST = 0
+    call.ARGUMENT, call.ROWS, call.TOTAL, call.LONGEST = argument, rows, 0, 0
     start = bytes_memory(table, answers, 0, rows * table.ROW_BYTES)
     if start == 0:
         return NULL
@@ -267,8 +261,7 @@ def read_arrow(
         st_int64(here, 1, length)
         total += max(length, 0)
         longest, least = max(longest, length), min(least, length)
-    call.TOTAL = call.TOTAL + total
-    call.LONGEST = max(call.LONGEST, longest)
+    call.TOTAL, call.LONGEST = call.TOTAL + total, max(call.LONGEST, longest)
     return least == 0 or field.READ == Read.STRING
 
 

@@ -34,10 +34,10 @@ from oven.entry.generator import (
 )
 from oven.entry.parts import (
     END,
+    begin,
     convert,
     finished,
     items_of,
-    make_answers,
     next_field,
     out_of_memory,
     ran,
@@ -77,10 +77,7 @@ def vectors_entry(self: Address, argument: Address) -> Address:
         if is_array and table.OTHER != 0:
             other = same_dtype(argument.ARRAY_DTYPE, table.OTHER_DTYPE)
         return c.PyObject_CallOneArg(table.OTHER if other else table.FALLBACK, argument)
-    call.ARGUMENT = argument
-    call.ROWS = rows
-    call.DIMENSIONS = dimensions
-    if not make_answers(table, call):
+    if not begin(table, call, argument, rows, dimensions):
         return NULL
     share_memory(table, call)
     release = int64(rows >= table.RELEASE_ROWS)
@@ -131,10 +128,7 @@ def documents_entry(self: Address, argument: Address) -> Address:
     rows, dimensions, _, _ = texts_in(table, argument)
     if rows == 0:
         return c.PyObject_CallOneArg(table.FALLBACK, argument)
-    call.ARGUMENT = argument
-    call.ROWS = rows
-    call.DIMENSIONS = dimensions
-    if not make_answers(table, call):
+    if not begin(table, call, argument, rows, dimensions):
         return NULL
     many, axes, value, items = texts_in(table, argument)
     if not take_rows_memory(table, call):
@@ -192,10 +186,7 @@ def records_entry(self: Address, argument: Address) -> Address:
     if rows == 0:
         other = table.COLUMNS if form == Form.ROW_BY_NAME else table.FALLBACK
         return c.PyObject_CallOneArg(other, argument)
-    call.ARGUMENT = argument
-    call.ROWS = rows
-    call.DIMENSIONS = dimensions
-    if not make_answers(table, call):
+    if not begin(table, call, argument, rows, dimensions):
         return NULL
     now, many, axes, outer = rows_in(table, argument, pair)
     if not take_rows_memory(table, call):

@@ -5,7 +5,7 @@ is known only once the interpreter was measured. The generator makes numbers of 
 
     item.LIST_ITEMS          a load of the object's field, from where it was measured
     output.COLUMN            a load from a row of one of the tables in ROWS
-    call.ROWS                a variable of the call that its parts share, as is `call.ROWS = 1`
+    call.ROWS                a variable of the call that its parts share, and may set
     table.WIDTH              a load from the function's own table; its words come in the order in
                              which the function first needs them
     c.PyDict_New()           a call of the function whose address is in the table
@@ -102,9 +102,7 @@ CALL = (
 CALL_WORDS = len(CALL)
 #: Kinds of output: numpy's type of a scalar, or a number that stands for one of some strings.
 Kind = IntEnum(
-    "Kind",
-    "FLOAT64 FLOAT32 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8 BOOL STRING",
-    start=0,
+    "Kind", "FLOAT64 FLOAT32 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8 BOOL STRING", start=0
 )
 #: How a field is read: not at all, as an array's numbers, as one number, as text, as whole number.
 Read = IntEnum("Read", "SKIP NUMBER FLOAT64 FLOAT32 STRING TEXT WHOLE", start=0)
@@ -231,13 +229,19 @@ class _EntryTranscript(written.Transcript):
         loaded = _load(f"ld_{dtype}", self.visit(node.value), place)
         return _call(_WIDENED[dtype], loaded) if dtype in _WIDENED else loaded
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:  # noqa: N802 (ast's name)
-        """A value for a variable of the call, and any other."""
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | list[ast.stmt]:  # noqa: N802 (ast's name)
+        """Values for variables of the call, of which all are there before the first is written."""
         (target,) = node.targets
-        if not isinstance(target, ast.Attribute):
+        targets = target.elts if isinstance(target, ast.Tuple) else [target]
+        fields = [each for each in targets if isinstance(each, ast.Attribute)]
+        if len(fields) < len(targets):
             return self.generic_visit(node)
-        place = ast.Constant(CALL.index(target.attr))
-        return ast.Expr(_call("st_int64", target.value, place, self.visit(node.value)))
+        names: list[ast.expr] = [ast.Name(f"value_{each.attr}".lower()) for each in fields]
+        places = (ast.Constant(CALL.index(each.attr)) for each in fields)
+        parts = zip((each.value for each in fields), places, names, strict=True)
+        given = ast.Tuple(names) if len(names) > 1 else names[0]
+        first = ast.Assign([given], self.visit(node.value))
+        return [first, *(ast.Expr(_call("st_int64", *each)) for each in parts)]
 
     def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 (ast's name)
         """A call of a function of C by its address, and of what else there is."""

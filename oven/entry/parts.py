@@ -105,8 +105,7 @@ def text_cell(
 
 def count_text(call: Address, length: int) -> None:
     """Count the bytes of a text."""
-    call.TOTAL = call.TOTAL + length
-    call.LONGEST = max(call.LONGEST, length)
+    call.TOTAL, call.LONGEST = call.TOTAL + length, max(call.LONGEST, length)
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -131,17 +130,13 @@ def take_memory(table: Address, call: Address, size: int) -> bool:
     else:
         owned_bytes = size + 64
         owned = c.PyMem_RawMalloc(owned_bytes)
-    call.OWNED = owned
-    call.OWNED_BYTES = owned_bytes
-    call.SCRATCH = (owned + 63) & -64
+    call.OWNED, call.OWNED_BYTES, call.SCRATCH = owned, owned_bytes, (owned + 63) & -64
     return owned != 0
 
 
 def share_memory(table: Address, call: Address) -> bool:
     """Use the memory of all; True, as it is always there."""
-    call.OWNED = 0
-    call.OWNED_BYTES = 0
-    call.SCRATCH = table.SCRATCH
+    call.OWNED, call.OWNED_BYTES, call.SCRATCH = 0, 0, table.SCRATCH
     return True
 
 
@@ -176,8 +171,7 @@ def copies_at(table: Address, call: Address) -> int:
 
 def take_rows_memory(table: Address, call: Address) -> bool:
     """Take memory for the rows; False if there is none."""
-    call.TOTAL = 0
-    call.LONGEST = 0
+    call.TOTAL, call.LONGEST = 0, 0
     size = copies_at(table, call)
     if size > table.SHARED_BYTES:
         return take_memory(table, call, table.SHARED_BYTES + size)
@@ -187,17 +181,16 @@ def take_rows_memory(table: Address, call: Address) -> bool:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def make_answers(table: Address, call: Address) -> bool:
-    """Make the tuple of answers, with an array for each that is no scalar; False without memory."""
-    count = table.OUTPUTS
-    answers = c.PyTuple_New(count)
-    call.ANSWERS = answers
+def begin(table: Address, call: Address, argument: Address, rows: int, dimensions: int) -> bool:
+    """Make the tuple of answers, an array for each that is no scalar; False without memory."""
+    answers = c.PyTuple_New(table.OUTPUTS)
+    call.ARGUMENT, call.ROWS, call.DIMENSIONS, call.ANSWERS = argument, rows, dimensions, answers
     if answers == 0:
         return False
-    for place in range(count):
+    for place in range(table.OUTPUTS):
         output = table.OUTPUT_TABLE + OUTPUT_ROW * place
-        if call.DIMENSIONS == 2 or output.ACROSS != SCALAR:
-            item = answer_array(table, output, call.ROWS, call.DIMENSIONS)
+        if dimensions == 2 or output.ACROSS != SCALAR:
+            item = answer_array(table, output, rows, dimensions)
             if item == 0:
                 c.Py_DecRef(answers)
                 return False
@@ -383,9 +376,7 @@ def grow_memory(table: Address, call: Address, size: int) -> bool:
     if larger != 0:
         c.memcpy((larger + 63) & -64, call.SCRATCH, numbers_at(table, call))
     give_back(table, call)
-    call.OWNED = larger
-    call.OWNED_BYTES = size + 64
-    call.SCRATCH = (larger + 63) & -64
+    call.OWNED, call.OWNED_BYTES, call.SCRATCH = larger, size + 64, (larger + 63) & -64
     return larger != 0
 
 

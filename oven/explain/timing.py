@@ -154,8 +154,7 @@ def _arrays(column: object) -> tuple[object, ...]:
 def _best(call: Callable[[], Any]) -> tuple[float, Any]:
     best = np.inf
     for _ in range(REPEATS):
-        start = perf_counter()
-        result = call()
+        start, result = perf_counter(), call()
         best = min(best, perf_counter() - start)
     return float(best), result
 

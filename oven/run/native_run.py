@@ -362,8 +362,7 @@ def _scratch_memory(size: int) -> tuple[NDArray[np.uint8], int]:
     """Scratch memory and its address."""
     if _local.size < size:
         _local.memory = _kept(np.empty(size + _ALIGN, np.uint8))
-        _local.start = aligned(_local.memory.ctypes.data)
-        _local.size = size
+        _local.start, _local.size = aligned(_local.memory.ctypes.data), size
     return _local.memory, _local.start
 
 

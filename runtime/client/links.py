@@ -65,8 +65,7 @@ class CallLink:
 
     async def ask(self, ask: CallRequest) -> Reply:
         """The answer to a request; one of `BREAKS` where there is none."""
-        self.reusable = False
-        headers = {"host": self.host, **ask.headers}
+        self.reusable, headers = False, {"host": self.host, **ask.headers}
         asking = asked(self.reader, self.writer, ask.method, ask.path, headers, ask.body)
         reply, self.reusable = await asking
         return reply

@@ -243,10 +243,7 @@ ROUTES: tuple[HttpRoute, ...] = (
         *("", explain, "A page about a plan", "GET", "/explain"),
         **{"statuses": (404, 409), "query": _STEP, **_PAGE},
     ),
-    *_both(
-        *("", trying, "A page to try a model", "GET", "/try"),
-        **{"statuses": (404,), **_PAGE},
-    ),
+    *_both(*("", trying, "A page to try a model", "GET", "/try"), **{"statuses": (404,), **_PAGE}),
     HttpRoute("GET", "/docs", listed, "A page about every route", statuses=(404,), **_PAGE),
     _server("/openapi.json", health.openapi, "This document", answer=dict[str, Any]),
     _server("/v2/docs/dataplane.json", health.openapi, "This document", hidden=True),

@@ -56,8 +56,7 @@ class Folder:
     """A directory whose files are read, and no others."""
 
     def __init__(self, root: str | Path, *, max_bytes: int = MAX_BYTES) -> None:
-        self.root = Path(root).absolute()
-        self.max_bytes = max_bytes
+        self.root, self.max_bytes = Path(root).absolute(), max_bytes
         self._real = Path(os.path.realpath(self.root))
         self._looked = self._folders = 0
         self._known: dict[Path, bool] = {}

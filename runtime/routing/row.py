@@ -49,8 +49,7 @@ def names_by_position(inputs: Mapping[str, Type]) -> Sequence[str]:
 def _of_frame(frame: object) -> Mapping[str, Any]:
     data: Any = frame
     if hasattr(data, "num_rows"):  # of Arrow
-        columns = zip(data.schema.names, data.columns, strict=True)
-        one = data.num_rows == 1
+        columns, one = zip(data.schema.names, data.columns, strict=True), data.num_rows == 1
         return {name: column[0].as_py() if one else MANY for name, column in columns}
     return {str(name): _only(np.asarray(data[name])) for name in data.columns}
 

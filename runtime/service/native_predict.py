@@ -53,14 +53,8 @@ def native_predict(self: Address, arguments: int, count: int, names: Address) ->
     name, data = NULL, NULL
     if count == 2 and names == 0:
         name, data = ld_address(arguments, 0), ld_address(arguments, 1)
-    call.ARGUMENTS = arguments
-    call.COUNT = count
-    call.NAMES = names
-    call.NAME = name
-    call.DATA = data
-    call.OUTPUTS = 0
-    call.TUPLE = 0
-    call.BARE = 1
+    call.ARGUMENTS, call.COUNT, call.NAMES = arguments, count, names
+    call.NAME, call.DATA, call.OUTPUTS, call.TUPLE, call.BARE = name, data, 0, 0, 1
     return predicted(table, call)
 
 
@@ -72,9 +66,7 @@ def native_predict_options(self: Address, arguments: int, count: int, names: Add
     that may run anybody's code.
     """
     table, call = self.ARRAY_DATA, Address(stack_words(CALL_WORDS))
-    call.ARGUMENTS = arguments
-    call.COUNT = count
-    call.NAMES = names
+    call.ARGUMENTS, call.COUNT, call.NAMES = arguments, count, names
     fits, asked = read_options(table, call), call.OUTPUTS
     call.TUPLE = 0
     if fits and asked != 0:
@@ -82,8 +74,7 @@ def native_predict_options(self: Address, arguments: int, count: int, names: Add
             asked = c.PyList_AsTuple(asked)
             if asked == 0:
                 return NULL
-            call.TUPLE = asked
-            call.OUTPUTS = asked
+            call.TUPLE, call.OUTPUTS = asked, asked
         fits = are_names(table, asked)
     if not fits:
         call.NAME = 0
@@ -122,9 +113,7 @@ def read_options(table: Address, call: Address) -> bool:
                 fits = fits and is_option(table, word, value)
     if asked == c.Py_None:
         asked = NULL
-    call.NAME = name
-    call.DATA = data
-    call.OUTPUTS = asked
+    call.NAME, call.DATA, call.OUTPUTS = name, data, asked
     call.BARE = int64(bare and asked == 0)
     return fits and name != 0 and data != 0
 
@@ -176,11 +165,8 @@ def predicted(table: Address, call: Address) -> Address:
     if not known:
         c.PyErr_Clear()
         return by_python(table, call)
-    call.VERSION = version
-    call.ENTRY = entry
-    call.PART = part
-    call.FUNCTION = function
-    call.MIRROR = mirror
+    call.VERSION, call.ENTRY, call.PART = version, entry, part
+    call.FUNCTION, call.MIRROR = function, mirror
     return answered(table, call)
 
 

@@ -262,10 +262,7 @@ KINDS: dict[str, tuple[str, dict[str, Any], list[Any], list[Any]]] = {
     "xlm-r": (
         "Unigram",
         {},
-        [
-            precompiled(nfkc()),
-            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
-        ],
+        [precompiled(nfkc()), {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}],
         [
             {"type": "WhitespaceSplit"},
             {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},

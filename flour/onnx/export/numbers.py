@@ -92,8 +92,7 @@ def _pair(out: Export, item: Node, *both: str) -> str:
 
 @form(*_COMPARISONS)
 def _comparison(out: Export, item: Node, x: str) -> str:
-    have = dtype_of(item.inputs[0].type)
-    operand = item.op.fields()["operand"]
+    have, operand = dtype_of(item.inputs[0].type), item.op.fields()["operand"]
     common = np.result_type(have, operand.dtype).name if isinstance(item.op, Threshold) else have
     fitted = parameter(out, item, operand.array, common)
     made = out(_COMPARISONS[item.op.name], out.cast(x, have, common), fitted)

@@ -203,8 +203,7 @@ class Walks:
 
     def walk(self) -> None:
         """Walk from the nodes in `places`, which hold the ends of the walks afterwards."""
-        apart = "_apart" if self.offsets else ""
-        offsets = [self.offsets] if self.offsets else []
+        apart, offsets = "_apart" if self.offsets else "", [self.offsets] if self.offsets else []
         kind, more = self._kind()
         arguments = [self.places, self.nodes, self.slots, *more, *offsets]
         self.e.line(f"walk8{kind}{apart}({', '.join(arguments)})")

@@ -88,8 +88,7 @@ def _in_place(curves: list[Flow], numbers: NDArray[Any], classes: int) -> Flow:
 
 def _tempered(item: Fitted, outputs: dict[str, Flow]) -> Flow:
     """Softmax at another temperature."""
-    logits = _logits(outputs)
-    beta = item.calibrators[0].beta_
+    logits, beta = _logits(outputs), item.calibrators[0].beta_
     if np.asarray(beta).dtype == np.float64:
         logits = logits.cast("float64")
     return logits.multiply(float(beta)).softmax().cast("float64")

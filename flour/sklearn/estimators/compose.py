@@ -150,8 +150,7 @@ def _elimination(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 
 def kept(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The columns a selector keeps, in their own dtype."""
-    support = np.asarray(fit.get_support())
-    x = to.matrix(x)
+    support, x = np.asarray(fit.get_support()), to.matrix(x)
     selected = x if support.all() else x.select(np.flatnonzero(support))
     # Without any column the library returns an empty array, for sparse data too.
     return selected if support.any() else selected.to_dense()

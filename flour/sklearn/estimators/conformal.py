@@ -50,8 +50,7 @@ def with_set(outputs: dict[str, Flow], bound: float, slack: float = 0.0) -> dict
 
 @adapts("mapie.regression.regression.SplitConformalRegressor")
 def _mapie_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    inner = fit._mapie_regressor
-    kind = type(fit._conformity_score).__name__
+    inner, kind = fit._mapie_regressor, type(fit._conformity_score).__name__
     to.need(kind == "AbsoluteConformityScore", f"intervals by {kind} depend on the row")
     scores = inner.conformity_scores_
     widths = np.array([conformal_quantile(scores, 1 - alpha) for alpha in fit._alphas])

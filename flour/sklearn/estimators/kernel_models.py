@@ -35,8 +35,7 @@ def _kernel_pca(fit: Fitted, x: Flow, to: Importer) -> Flow:
 def kernel_components(fit: Fitted, kernel: Flow, to: Importer) -> Flow:
     """The centred kernel, projected on the components of a KernelPCA."""
     centred = to.transform(fit._centerer, kernel, "_centerer")
-    nonzero = np.flatnonzero(fit.eigenvalues_)
-    scaled = np.zeros_like(fit.eigenvectors_)
+    nonzero, scaled = np.flatnonzero(fit.eigenvalues_), np.zeros_like(fit.eigenvectors_)
     scaled[:, nonzero] = fit.eigenvectors_[:, nonzero] / np.sqrt(fit.eigenvalues_[nonzero])
     return centred.linear(scaled.T, [])
 

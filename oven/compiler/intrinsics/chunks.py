@@ -63,8 +63,7 @@ def intrinsics() -> dict[str, Intrinsic | int]:
 def _seek_slots(b: Builder, args: Values) -> Value:
     """Eight slots at once, xor the tag: the least of them, taken as numbers without a sign."""
     group = ir.VectorType(WORD, 8)
-    held = b.load(b.place(args[:2], WORD, group), align=8)
-    every = b.all(b.shl(args[2], 32), 8)
+    held, every = b.load(b.place(args[:2], WORD, group), align=8), b.all(b.shl(args[2], 32), 8)
     slots = [b.xor(b.unchanging(held), every)]
     return b.intrinsic("llvm.vector.reduce.umin.v8i64", slots, WORD)
 

@@ -138,7 +138,6 @@ def _table(head: bytes, at: int) -> int:
 def _field(head: bytes, table: int, number: int) -> int:
     """The position of a table's field; 0 if it is absent."""
     fields = table - struct.unpack_from("<i", head, table)[0]
-    (size,) = struct.unpack_from("<H", head, fields)
-    at = 4 + 2 * number
+    (size,), at = struct.unpack_from("<H", head, fields), 4 + 2 * number
     offset = struct.unpack_from("<H", head, fields + at)[0] if at < size else 0
     return table + offset if offset else 0

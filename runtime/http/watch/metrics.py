@@ -130,8 +130,7 @@ class Metrics:
     """All metrics of a service."""
 
     def __init__(self, service: HandlerContext) -> None:
-        self._service = service
-        self.meters = Meters(service.router.template)
+        self._service, self.meters = service, Meters(service.router.template)
         self.accountant = Accountant()
         self.energy = Energy(service.settings.core_watts, service.settings.carbon_grams)
         service.observers.append(self.meters)

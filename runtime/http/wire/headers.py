@@ -180,8 +180,7 @@ class Heads:
 
     def renew(self) -> None:
         """Take the time anew; called once a second."""
-        self._date = formatdate(usegmt=True)
-        self._late = b""
+        self._date, self._late = formatdate(usegmt=True), b""
         self._blocks: dict[tuple[int, str, tuple[tuple[str, str], ...]], bytes] = {}
         usual = f"HTTP/1.1 200 OK\r\ndate: {self._date}\r\ncontent-type: {JSON}\r\ncontent-length: "
         self._usual = usual.encode()

@@ -14,11 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from catboost import (
-    CatBoostClassifier,
-    CatBoostRegressor,
-    Pool,
-)
+from catboost import CatBoostClassifier, CatBoostRegressor, Pool
 
 HERE = Path(__file__).parent
 SETTINGS: dict[str, Any] = {

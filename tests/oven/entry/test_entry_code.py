@@ -60,7 +60,7 @@ from oven.entry.generator import Address, c
 
 def probe_entry(self: Address, argument: Address) -> Address:
     table = self.ARRAY_DATA
-    return c.PyObject_CallOneArg(table.{word}, argument + 8 * c.TUPLE_ITEMS)
+    return c.PyObject_CallOneArg(table.{word}, argument.LIST_ITEMS + 8 * c.TUPLE_ITEMS)
 """
 
 
@@ -70,12 +70,13 @@ def test_another_text_is_another_entry(tmp_path: Path, monkeypatch: pytest.Monke
         (tmp_path / f"probe_{word}.py").write_text(PROBE.format(word=word.upper()))
     one, two = (import_module(f"probe_{word}").probe_entry for word in ("one", "two"))
     found = layout()
-    other = Layout(dict(found.offsets, TUPLE_ITEMS=Offset("int64", 77)), found.numbers)
+    moved = {name: Offset("int64", at) for name, at in (("TUPLE_ITEMS", 77), ("LIST_ITEMS", 78))}
+    other = Layout({**found.offsets, **moved}, found.numbers)
     made = [generator.code_for(*each) for each in ((one, found), (two, found), (one, other))]
     words = ("FALLBACK", "PyObject_CallOneArg")
     assert [each.words for each in made] == [(*words, "ONE"), (*words, "TWO"), (*words, "ONE")]
     assert made[0].key == made[1].key != made[2].key
-    assert "argument + 8 * 77" in made[2].text
+    assert "ld_int64(argument, 78) + 8 * 77" in made[2].text
 
 
 def test_what_is_damaged_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from oven.compiler import source_check
 from oven.compiler.intrinsics.vocabulary import vocabulary
 from oven.entry import array_forms, forms, generator
 from oven.entry.array_entry import around
-from oven.entry.interpreter import Layout, Offset, object_layout
+from oven.entry.interpreter import object_layout
 from oven.plans.plan import Plan
 from tests import checked_entry
 from tests.oven.entry.test_record_entry import KINDS
@@ -471,16 +471,3 @@ def test_the_text_is_arithmetic(entry: generator.Entry) -> None:
     made = generator.entry_code(entry)
     assert made is not None
     source_check.vet(made.text, made.name, vocabulary(), 2)
-
-
-def test_offsets_are_where_they_were_measured() -> None:
-    """Another interpreter's objects make another text: 3.14 has tuples with a word more."""
-    layout = object_layout()
-    assert layout is not None
-    other = dict(layout.offsets, TUPLE_ITEMS=Offset("int64", 77), LIST_ITEMS=Offset("int64", 78))
-    text = generator.generated(forms.records_entry, Layout(other, layout.numbers)).text
-    assert "8 * 77" in text
-    assert "ld_int64(argument, 78)" in text
-    known = generator.entry_code(forms.records_entry)
-    assert known is not None
-    assert "8 * 77" not in known.text

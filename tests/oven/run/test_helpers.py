@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import threading
@@ -24,7 +23,6 @@ from sklearn.pipeline import make_pipeline
 import flour
 import oven
 from flour.core.errors import InputError
-from oven.compiler import shared_rows, written
 from oven.plans.execution import are_shared_natively
 from oven.plans.plan import Plan
 from oven.run.helpers import Division, Told, desk
@@ -268,11 +266,6 @@ def test_where_the_system_has_no_semaphores_it_is_shared_by_python(
         data = np.zeros((100_000, WIDTH))
         for _ in range(5):
             assert offset_of(runtime.predict("a", data), data) == 1.0
-
-
-def test_the_sources_name_no_word_that_is_not_there() -> None:
-    for function in shared_rows.FUNCTIONS.values():
-        assert not re.findall(r"\b[A-Z_]{2,}\b", written.text(function))
 
 
 PROGRAM = """

@@ -72,8 +72,7 @@ def test_wrong_arguments(pretzel: Pretzel, arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "option", "value"),
-    [("explain", "--want", "-60:-50"), ("train", "--every", "-1d")],
+    ("command", "option", "value"), [("explain", "--want", "-60:-50"), ("train", "--every", "-1d")]
 )
 def test_a_value_with_a_minus_has_a_hint(
     pretzel: Pretzel, command: str, option: str, value: str

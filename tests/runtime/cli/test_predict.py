@@ -79,7 +79,7 @@ def test_from_standard_input_to_standard_output(
 ) -> None:
     monkeypatch.setattr("sys.stdin", piped("1,2,3,4\n5,6,7,\n"))
     ran = pretzel(
-        *("predict", place.root / "trees.txt", "-", "--format", "csv", "--outputs", "value"),
+        *("predict", place.root / "trees.txt", "-", "--format", "csv", "--outputs", "value")
     )
     rows = np.array([[1, 2, 3, 4], [5, 6, 7, np.nan]])
     assert ran.code == 0, ran.err

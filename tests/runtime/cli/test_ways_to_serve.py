@@ -51,7 +51,7 @@ NOT_OFFERED: dict[str, dict[str, str]] = {
     "replica": {
         **dict.fromkeys(
             ("host", "port", "reuse_port"), "a replica listens at a free port of `host`"
-        ),
+        )
     },
 }
 

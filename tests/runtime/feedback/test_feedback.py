@@ -424,12 +424,7 @@ def test_weights_make_estimates_unbiased() -> None:
         chosen = Selection(40, 5, np.random.default_rng(seed))
         for at in range(0, 500, 100):
             part, made = slice(at, at + 100), [{"at": place} for place in range(at, at + 100)]
-            chosen.add(
-                chances[part],
-                reasons[part],
-                margins[part],
-                made.__getitem__,
-            )
+            chosen.add(chances[part], reasons[part], margins[part], made.__getitem__)
         rows = chosen.take()
         assert 40 <= len(rows) <= 45
         sums.append(sum(row["@weight"] * values[row["at"]] for row in rows))

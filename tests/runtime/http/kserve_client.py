@@ -6,13 +6,7 @@ import asyncio
 import sys
 
 import numpy as np
-from kserve import (
-    InferenceGRPCClient,
-    InferenceRESTClient,
-    InferInput,
-    InferRequest,
-    RESTConfig,
-)
+from kserve import InferenceGRPCClient, InferenceRESTClient, InferInput, InferRequest, RESTConfig
 
 
 async def main(url: str) -> None:

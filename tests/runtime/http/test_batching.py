@@ -109,11 +109,7 @@ def test_a_bad_request_fails_alone(runtime: Runtime, served: ModelVersion) -> No
     good = np.ones((1, 4))
     inner = Counting(runtime, fail_above=2)
     batched = Batched(inner, SLOW)
-    asks = [
-        call(served, good),
-        call(served, np.ones((3, 4))),
-        call(served, good),
-    ]
+    asks = [call(served, good), call(served, np.ones((3, 4))), call(served, good)]
     first, second, third = asyncio.run(gathered(batched, asks))
     assert isinstance(second, InputError)
     for one in (first, third):
@@ -133,11 +129,7 @@ def test_a_full_block_does_not_wait(runtime: Runtime, served: ModelVersion) -> N
 def test_deadlines_count_from_the_request(runtime: Runtime, served: ModelVersion) -> None:
     row = np.ones((1, 4))
     batched = Batched(runtime.direct, BatchSettings(wait=0.05))
-    asks = [
-        call(served, row, timeout=0.001),
-        call(served, row),
-        call(served, row, timeout=30.0),
-    ]
+    asks = [call(served, row, timeout=0.001), call(served, row), call(served, row, timeout=30.0)]
     late, *others = asyncio.run(gathered(batched, asks))
     assert isinstance(late, DeadlineExceeded)
     assert not [each for each in others if isinstance(each, Exception)]

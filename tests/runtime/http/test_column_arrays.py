@@ -58,9 +58,7 @@ def test_pieces_are_the_whole(
 
 
 def test_columns_of_float64_are_arrays() -> None:
-    inputs: dict[str, Type] = {
-        "pair": Record((("a", Scalar("float64")), ("b", Scalar("float64")))),
-    }
+    inputs: dict[str, Type] = {"pair": Record((("a", Scalar("float64")), ("b", Scalar("float64"))))}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(array_pieces, "PIECE_BYTES", 1)
         value = outlined(b'{"a": [1, 2.5], "b": [-0.0, 3e2]}')

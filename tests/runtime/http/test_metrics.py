@@ -16,14 +16,7 @@ from hypothesis import strategies as st
 import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.snapshots import (
-    BOUNDS,
-    Distribution,
-    Family,
-    from_json,
-    merge,
-    to_json,
-)
+from runtime.http.snapshots import BOUNDS, Distribution, Family, from_json, merge, to_json
 from runtime.http.watch.metrics import Meters
 from runtime.http.watch.metrics_energy import Energy, Packages, busy_seconds
 from runtime.http.watch.metrics_text import exposition

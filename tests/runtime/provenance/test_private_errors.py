@@ -78,83 +78,45 @@ def test_what_quotes_nothing_stays_as_it_is(error: FlourError) -> None:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (
-            NotNumeric("expected numbers", where="$.phone[3]", found="str 'q7'", hint="convert it"),
-            f"expected numbers at $.phone[3] (found: str); convert it; {NOT_SHOWN}",
-        ),
-        (
-            WrongDtype("expected int64", where="$[0].phone", found="8.25"),
-            f"expected int64 at $[0].phone (found: a number); {NOT_SHOWN}",
-        ),
-        (
-            WrongDtype("expected text", where="$[0].q7", found="a int 1234"),
-            f"expected text at $[0].… (found: int); {NOT_SHOWN}",
-        ),
-        (
-            WrongDtype("expected text", where="$.ssn[0]", found="bytes b'q7'..."),
-            f"expected text at $.ssn[0] (found: bytes); {NOT_SHOWN}",
-        ),
-        (
-            InputError("-8.25 is not a category that was seen in training", found="float"),
-            f"'…' is not a category that was seen in training (found: float); {NOT_SHOWN}",
-        ),
-        (
-            InputError("\"it's q7\" is not a category that was seen in training"),
-            f"'…' is not a category that was seen in training; {NOT_SHOWN}",
-        ),
-        (
-            MissingColumn("there is no column 'phone'", where="$", found="ssn, q7, amount"),
-            f"there is no column 'phone' at $ (found: ssn, …, amount); {NOT_SHOWN}",
-        ),
-        (
-            HttpError("the model has no input 'q7'", where="$.inputs.q7[0]", hint="ssn, phone"),
-            f"the model has no input '…' at $.inputs.…[0]; ssn, phone; {NOT_SHOWN}",
-        ),
-        (
-            HttpError("there is no input 'ssn'", hint="did you mean 'ssm'?"),
-            f"there is no input 'ssn'; {NOT_SHOWN}",
-        ),
-        (
-            HttpError("object contains unknown field `q7`", where="$"),
-            f"object contains unknown field '…' at $; {NOT_SHOWN}",
-        ),
-        (
-            InputError("not a number", where="rows.csv:3:2 (column 'phone')", found="'q7'"),
-            f"not a number at rows.csv:3:2 (column 'phone') (found: a text); {NOT_SHOWN}",
-        ),
-        (
-            InputError("not a number", where="rows.jsonl:3, q7", found="2020-01-02"),
-            f"not a number at rows.jsonl:3, …; {NOT_SHOWN}",
-        ),
-        (
-            FunctionFailed("a Python function failed", where="f", found="ValueError: 'q7'"),
-            f"a Python function failed at f (found: ValueError); {NOT_SHOWN}",
-        ),
-        (
-            FunctionFailed("a Python function failed", where="f", found="KeyError: 77"),
-            f"a Python function failed at f (found: KeyError); {NOT_SHOWN}",
-        ),
-        (
-            FunctionFailed("a Python function failed", where="f", found="ValueError: got 77"),
-            f"a Python function failed at f (found: ValueError); {NOT_SHOWN}",
-        ),
-        (
-            WrongDtype("expected text", where="rows.jsonl:3, [77]", found="[77]"),
-            f"expected text at rows.jsonl:3, …; {NOT_SHOWN}",
-        ),
+        (NotNumeric("expected numbers", where="$.phone[3]", found="str 'q7'", hint="convert it"),
+         f"expected numbers at $.phone[3] (found: str); convert it; {NOT_SHOWN}"),
+        (WrongDtype("expected int64", where="$[0].phone", found="8.25"),
+         f"expected int64 at $[0].phone (found: a number); {NOT_SHOWN}"),
+        (WrongDtype("expected text", where="$[0].q7", found="a int 1234"),
+         f"expected text at $[0].… (found: int); {NOT_SHOWN}"),
+        (WrongDtype("expected text", where="$.ssn[0]", found="bytes b'q7'..."),
+         f"expected text at $.ssn[0] (found: bytes); {NOT_SHOWN}"),
+        (InputError("-8.25 is not a category that was seen in training", found="float"),
+         f"'…' is not a category that was seen in training (found: float); {NOT_SHOWN}"),
+        (InputError("\"it's q7\" is not a category that was seen in training"),
+         f"'…' is not a category that was seen in training; {NOT_SHOWN}"),
+        (MissingColumn("there is no column 'phone'", where="$", found="ssn, q7, amount"),
+         f"there is no column 'phone' at $ (found: ssn, …, amount); {NOT_SHOWN}"),
+        (HttpError("the model has no input 'q7'", where="$.inputs.q7[0]", hint="ssn, phone"),
+         f"the model has no input '…' at $.inputs.…[0]; ssn, phone; {NOT_SHOWN}"),
+        (HttpError("there is no input 'ssn'", hint="did you mean 'ssm'?"),
+         f"there is no input 'ssn'; {NOT_SHOWN}"),
+        (HttpError("object contains unknown field `q7`", where="$"),
+         f"object contains unknown field '…' at $; {NOT_SHOWN}"),
+        (InputError("not a number", where="rows.csv:3:2 (column 'phone')", found="'q7'"),
+         f"not a number at rows.csv:3:2 (column 'phone') (found: a text); {NOT_SHOWN}"),
+        (InputError("not a number", where="rows.jsonl:3, q7", found="2020-01-02"),
+         f"not a number at rows.jsonl:3, …; {NOT_SHOWN}"),
+        (FunctionFailed("a Python function failed", where="f", found="ValueError: 'q7'"),
+         f"a Python function failed at f (found: ValueError); {NOT_SHOWN}"),
+        (FunctionFailed("a Python function failed", where="f", found="KeyError: 77"),
+         f"a Python function failed at f (found: KeyError); {NOT_SHOWN}"),
+        (FunctionFailed("a Python function failed", where="f", found="ValueError: got 77"),
+         f"a Python function failed at f (found: ValueError); {NOT_SHOWN}"),
+        (WrongDtype("expected text", where="rows.jsonl:3, [77]", found="[77]"),
+         f"expected text at rows.jsonl:3, …; {NOT_SHOWN}"),
         (WrongDtype("expected text", found="(77)"), f"expected text; {NOT_SHOWN}"),
-        (
-            NodeFailed("node 'load' failed", where="m.load", found="KeyError: 'q7'"),
-            f"node 'load' failed at m.load (found: KeyError); {NOT_SHOWN}",
-        ),
-        (
-            NodeFailed("node 'q7' failed", where="m.load", found="got q7"),
-            f"node '…' failed at m.load; {NOT_SHOWN}",
-        ),
-        (
-            InputError("a quote that is cut: 'q7 and", found="q7"),
-            f"a quote that is cut: '…'; {NOT_SHOWN}",
-        ),
+        (NodeFailed("node 'load' failed", where="m.load", found="KeyError: 'q7'"),
+         f"node 'load' failed at m.load (found: KeyError); {NOT_SHOWN}"),
+        (NodeFailed("node 'q7' failed", where="m.load", found="got q7"),
+         f"node '…' failed at m.load; {NOT_SHOWN}"),
+        (InputError("a quote that is cut: 'q7 and", found="q7"),
+         f"a quote that is cut: '…'; {NOT_SHOWN}"),
     ],
 )  # fmt: skip
 def test_values_are_left_out_and_nothing_else(error: FlourError, told: str) -> None:

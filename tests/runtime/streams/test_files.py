@@ -53,8 +53,7 @@ def test_files_are_followed_while_they_grow(runtime: Runtime, inbox: Path, tmp_p
     (inbox / "b.jsonl").write_text(rows(3))
     (inbox / "a.jsonl").write_text(rows(1) + "\n \n" + rows(2) + '{"x": 4')
     with Stream(
-        *(runtime, "m", open_source(str(inbox)), open_sink(str(out))),
-        dead=open_sink(str(dead)),
+        *(runtime, "m", open_source(str(inbox)), open_sink(str(out))), dead=open_sink(str(dead))
     ) as stream:
         stream.step()
         assert found(out) == [2.0, 4.0, 6.0], "in the order of names, without the unfinished line"

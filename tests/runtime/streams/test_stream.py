@@ -253,11 +253,7 @@ def test_answers_come_to_an_event_loop(runtime: Runtime) -> None:
             [[1.0, 2.0], [[3.0, 4.0], [5.0, 6.0]]],
             [3.0, [5.0, 7.0]],
         ),
-        (
-            flour.outputs(value=flour.text("t").upper()),
-            ["a", ["b", "c"]],
-            ["A", ["B", "C"]],
-        ),
+        (flour.outputs(value=flour.text("t").upper()), ["a", ["b", "c"]], ["A", ["B", "C"]]),
     ],
     ids=["numbers", "texts"],
 )
