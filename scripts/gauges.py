@@ -35,7 +35,7 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(135_800, 100_000),
+    "product: lines": Bound(136_200, 100_000),
     "circles of imports": Bound(0, 0),
     "largest circle: files": Bound(0, 0),
     "oven: rooms": Bound(11, 11),

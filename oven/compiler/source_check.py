@@ -42,10 +42,11 @@ def _problem(source: str, name: str, vocabulary: Collection[str], parameters: in
         return f"this is not one function called {name}"
     known, found = set(vocabulary), ""
     for item in functions:
-        count = parameters if item is functions[-1] else len(item.args.args)
+        is_helper = item is not functions[-1]
+        count = len(item.args.args) if is_helper else parameters
         if item.decorator_list or item.returns or not _plain(item.args, count):
             return f"the function has {count} plain parameters"
-        if item.name in known:
+        if is_helper and item.name in known:
             return f"{item.name} is a name of its own in native code"
         inside = (each for statement in item.body for each in ast.walk(statement))
         found = found or next((bad for each in inside if (bad := _complaint(each, known))), "")

@@ -75,6 +75,19 @@ def attribute_by_covers(tables: int, io: int, n: int, scratch: int) -> int:
     return 0
 
 
+def pass_up(mine: int, into: int, span: int, taken: int) -> None:
+    """Add what a step has gathered to the step above, and to its column if one row is `taken`."""
+    for k in range(span):
+        gained, lost = ld_float64(mine, 2 * k), ld_float64(mine, 2 * k + 1)
+        if taken == 1:
+            st_float64(into, k, ld_float64(into, k) + gained)
+        if taken == 2:
+            st_float64(into, k, ld_float64(into, k) - lost)
+        above = mine - 16 * span
+        st_float64(above, 2 * k, ld_float64(above, 2 * k) + gained)
+        st_float64(above, 2 * k + 1, ld_float64(above, 2 * k + 1) + lost)
+
+
 def attribute_to_background(tables: int, io: int, n: int, scratch: int) -> int:
     """Add up contributions against each row of a background."""
     levels, shares, leaves = ldc_int64(tables, 0), ldc_int64(tables, 1), ldc_int64(tables, 2)
@@ -127,15 +140,7 @@ def attribute_to_background(tables: int, io: int, n: int, scratch: int) -> int:
                             leaf = ldc_float64(leaves, values_of + k)
                             st_float64(mine, 2 * k, leaf * ldc_float64(shares, 2 * at))
                             st_float64(mine, 2 * k + 1, leaf * ldc_float64(shares, 2 * at + 1))
-                    for k in range(span):
-                        gained, lost = ld_float64(mine, 2 * k), ld_float64(mine, 2 * k + 1)
-                        if was == 3 and now == 1:
-                            st_float64(into, k, ld_float64(into, k) + gained)
-                        if was == 3 and now == 2:
-                            st_float64(into, k, ld_float64(into, k) - lost)
-                        above = mine - 16 * span
-                        st_float64(above, 2 * k, ld_float64(above, 2 * k) + gained)
-                        st_float64(above, 2 * k + 1, ld_float64(above, 2 * k + 1) + lost)
+                    pass_up(mine, into, span, int64(was == 3) * now)
                     step += 48
     return 0
 
