@@ -79,6 +79,11 @@ def several(kinds: tuple[Kind, ...]) -> Kind:
     return Kind(f"({names})", ir.LiteralStructType([kind.llvm for kind in kinds]), "several")
 
 
+def parts(kind: Kind) -> list[Kind]:
+    """The types of several values, in which LLVM's own do not tell a sign."""
+    return [KINDS[name] for name in kind.name.strip("()").split(", ")]
+
+
 def common(left: Kind, right: Kind) -> Kind:
     """The type in which an operation on two numbers is done."""
     if left == right and left.form != "bool":

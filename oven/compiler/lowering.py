@@ -31,6 +31,7 @@ from oven.compiler.kinds import (
     common,
     converted,
     merged,
+    parts,
     several,
 )
 
@@ -79,6 +80,9 @@ class Module:
         self, definition: ast.FunctionDef, name: str, kinds: tuple[Kind, ...]
     ) -> tuple[ir.Function, Kind]:
         """Write a function, again whenever a variable turns out to be of a wider type."""
+        if len(kinds) != len(definition.args.args):
+            wanted = len(definition.args.args)
+            raise Mismatch(f"{definition.name} has {wanted} arguments, not {len(kinds)}")
         variables: dict[str, Kind] = {}
         for attempt in count():
             given = f"{name}.{attempt}" if attempt else name
@@ -541,10 +545,5 @@ def packed(builder: ir.IRBuilder, values: Sequence[Value]) -> Value:
 
 def unpacked(builder: ir.IRBuilder, value: Value) -> list[Value]:
     """The values that one holds."""
-    return [
-        Value(_BY_TYPE[str(part)], builder.extract_value(value.llvm, place))
-        for place, part in enumerate(value.kind.llvm.elements)
-    ]
-
-
-_BY_TYPE = {str(kind.llvm): kind for kind in (INT64, FLOAT64, BOOL)}
+    made = enumerate(parts(value.kind))
+    return [Value(part, builder.extract_value(value.llvm, place)) for place, part in made]

@@ -238,7 +238,7 @@ def _build(name: str, symbol: str) -> machine.MachineCode:
     from oven.compiler.kinds import INT64
 
     text = written.text(FUNCTIONS[name]).replace(f"def {name}(", f"def {symbol}(", 1)
-    words = {**vocabulary(), **_atomics()}
+    words = {**vocabulary(), **atomics()}
     source_check.vet(text, symbol, words)
     module, definition = native.opened(text, words)
     module.llvm.triple = machine.triple()
@@ -249,7 +249,7 @@ def _build(name: str, symbol: str) -> machine.MachineCode:
     return machine.MachineCode(function.name, code, str(made), text)
 
 
-def _atomics() -> dict[str, Intrinsic]:
+def atomics() -> dict[str, Intrinsic]:
     """Words that read and write one word in memory at once, in the order in which they stand."""
     from oven.compiler.intrinsics.base import Values
     from oven.compiler.intrinsics.builder import Builder, typed

@@ -40,13 +40,13 @@ def _problem(source: str, name: str, vocabulary: Collection[str], parameters: in
     functions = [item for item in body if isinstance(item, ast.FunctionDef)]
     if not body or functions != body or functions[-1].name != name:
         return f"this is not one function called {name}"
-    known, found = set(vocabulary), ""
+    known, found = {*vocabulary}, ""
     for item in functions:
         is_helper = item is not functions[-1]
         count = len(item.args.args) if is_helper else parameters
         if item.decorator_list or item.returns or not _plain(item.args, count):
             return f"the function has {count} plain parameters"
-        if is_helper and item.name in known:
+        if is_helper and item.name in {*known, name}:
             return f"{item.name} is a name of its own in native code"
         inside = (each for statement in item.body for each in ast.walk(statement))
         found = found or next((bad for each in inside if (bad := _complaint(each, known))), "")

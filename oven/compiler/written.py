@@ -18,7 +18,7 @@ from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import cast
+from typing import TypeGuard, cast
 
 from flour.core.parsing import parse_source
 from oven.compiler import words
@@ -33,13 +33,16 @@ def text(function: Callable[..., object]) -> str:
 
 
 def source_bytes(function: Callable[..., object]) -> bytes:
-    """All that the text of a function depends on: the files of its module and of its helpers'."""
-    found = [cast("FunctionType", function)]
+    """All that the text of a function depends on: its file and its helpers', and constants."""
+    found, numbers = [cast("FunctionType", function)], list[tuple[str, object]]()
     for each in found:
-        helpers = (_helper(each, name) for name in each.__code__.co_names)
+        names = {name: each.__globals__.get(name) for name in each.__code__.co_names}
+        numbers += [each for each in names.items() if isinstance(each[1], int)]
+        numbers += [(name, [*known]) for name, known in names.items() if _is_enumeration(known)]
+        helpers = (_helper(each, name) for name in names)
         found += [helper for helper in helpers if helper is not None and helper not in found]
-    modules = dict.fromkeys(each.__module__ for each in found)
-    return b"\0".join(_file(module) for module in modules)
+    files = (_file(module) for module in dict.fromkeys(each.__module__ for each in found))
+    return b"\0".join((*files, repr(numbers).encode()))
 
 
 @cache
@@ -52,6 +55,10 @@ def definitions(module: str) -> dict[str, ast.FunctionDef]:
 @cache
 def _file(module: str) -> bytes:
     return Path(str(sys.modules[module].__file__)).read_bytes()
+
+
+def _is_enumeration(known: object) -> TypeGuard[type[IntEnum]]:
+    return isinstance(known, type) and issubclass(known, IntEnum)
 
 
 def _helper(function: FunctionType, name: str) -> FunctionType | None:
@@ -108,6 +115,4 @@ class Transcript(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """A member of an enumeration as a number."""
         kind = self.known(node.value.id) if isinstance(node.value, ast.Name) else None
-        if isinstance(kind, type) and issubclass(kind, IntEnum):
-            return ast.Constant(kind[node.attr].value)
-        return node
+        return ast.Constant(kind[node.attr].value) if _is_enumeration(kind) else node

@@ -20,13 +20,13 @@ from oven.compiler.kinds import (
     FLOAT32,
     FLOAT64,
     INT64,
-    KINDS,
     NOTHING,
     UINT64,
     Kind,
     Mismatch,
     common,
     merged,
+    parts,
     several,
 )
 from oven.export.image import KEYWORDS
@@ -221,7 +221,7 @@ class CFunction:
                 given = [self._held(each) for each in given]
         else:
             held = self._held(self.value(value))
-            kinds = _parts(held.kind)
+            kinds = parts(held.kind)
             given = [CValue(kind, f"{held.text}.v{k}") for k, kind in enumerate(kinds)]
         for name, each in zip(names, given, strict=True):
             self._assign(name, each)
@@ -515,10 +515,6 @@ def converted(value: CValue, kind: Kind) -> CValue:
     if own is BOOL and kind is INT64 and value.level == _ATOM:
         return CValue(kind, f"(int64_t){value.text}", _UNARY)
     return CValue(kind, f"({c_type(kind)}){value.at(_UNARY)}", _UNARY)
-
-
-def _parts(kind: Kind) -> list[Kind]:
-    return [KINDS[name.strip()] for name in kind.name.strip("()").split(",")]
 
 
 def _named(name: str) -> str:

@@ -278,6 +278,7 @@ REFUSED = {
     "a = [b]": "line 2 of rows: List has no place in native code",
     "a = range(3)": "a range is what a loop runs over, and nothing else",
     "while a:\n        break\n    else:\n        a = 1": "line 2 of rows: While has no place",
+    "a = text_width(a, b)": "line 2 of rows: text_width has 1 arguments, not 2",
 }
 
 

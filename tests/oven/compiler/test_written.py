@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
 
 import pytest
 
-from oven.compiler import driver, native, source_check, written
+from oven.compiler import driver, gil_yield, native, shared_rows, source_check, written
 from oven.compiler.intrinsics.vocabulary import vocabulary
+from oven.compiler.kinds import INT64
 from oven.compiler.words import int64, ld_int64
 from oven.errors import CompileError
+from oven.explain.attribution import tree_code
+from oven.plans import string_views
+from runtime.http.codec import array_pieces, number_arrays, number_texts
 
 LIMIT, MISSING = 0x10, -1
 Place = IntEnum("Place", "FIRST SECOND", start=0)
@@ -36,6 +42,11 @@ def total(params: int, io: int, n: int, scratch: int) -> int:
     return made + scratch
 
 
+FUNCTIONS = [
+    *(driver.run_stages, gil_yield.run_aside, string_views.string_views),
+    *(number_arrays.json_numbers, number_texts.json_texts, array_pieces.json_outline),
+    *(tree_code.attribute_by_covers, tree_code.attribute_to_background),
+]
 WRITTEN = """\
 def clipped(value, LIMIT):
     return (min(value, LIMIT), value <= LIMIT)
@@ -62,9 +73,19 @@ def test_helpers_come_first_and_constants_are_numbers() -> None:
     assert native.compile_source(WRITTEN, "total").code
 
 
-def test_it_depends_on_the_files_of_all_that_it_calls() -> None:
-    assert written.source_bytes(total) == Path(__file__).read_bytes()
-    assert written.source_bytes(driver.run_stages) == Path(driver.__file__).read_bytes()
+@pytest.mark.parametrize("function", [*shared_rows.FUNCTIONS.values(), *FUNCTIONS])
+def test_our_own_compiler_takes_them_all(function: Callable[..., int]) -> None:
+    text, name = written.text(function), function.__name__
+    module, definition = native.opened(text, {**vocabulary(), **shared_rows.atomics()})
+    assert module.write(definition, name, (INT64,) * 4)
+
+
+def test_it_depends_on_files_and_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert written.source_bytes(driver.run_stages) == Path(driver.__file__).read_bytes() + b"\0[]"
+    before = written.source_bytes(total)
+    assert before.startswith(Path(__file__).read_bytes())
+    monkeypatch.setattr(sys.modules[__name__], "MISSING", -2)  # that of a helper
+    assert written.source_bytes(total) != before
 
 
 @pytest.mark.parametrize(

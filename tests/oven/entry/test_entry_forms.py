@@ -20,7 +20,7 @@ from flour.core.errors import FlourError
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
-from oven.compiler import source_check
+from oven.compiler import native, source_check
 from oven.compiler.intrinsics.vocabulary import vocabulary
 from oven.entry import array_forms, forms, generator
 from oven.entry.array_entry import around
@@ -471,3 +471,4 @@ def test_the_text_is_arithmetic(entry: generator.Entry) -> None:
     made = generator.entry_code(entry)
     assert made is not None
     source_check.vet(made.text, made.name, vocabulary(), 2)
+    assert native.ir_text(made.text, made.name), "our own compiler takes it"

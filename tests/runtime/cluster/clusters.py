@@ -105,6 +105,19 @@ def cluster(
 
 
 @contextmanager
+def asked_cluster(
+    tmp_path: Path, folder: Path | str, **settings: Any
+) -> Iterator[tuple[Controller, ClusterClient]]:
+    """A controller whose replicas are ready, and a client of it."""
+    with (
+        cluster(tmp_path, folder, **settings) as controller,
+        ClusterClient(controller.front.url) as client,
+    ):
+        controller.wait_ready()
+        yield controller, client
+
+
+@contextmanager
 def lost(controller: Controller) -> Iterator[None]:
     """As if it was killed: nothing is said to replicas, which run on."""
     controller._let_go()

@@ -15,7 +15,7 @@ import pytest
 
 from runtime.cluster.serving import ClusterClient, Controller, Scale
 from tests.house import until
-from tests.runtime.cluster.clusters import ROW, Processes, cluster, lost, only
+from tests.runtime.cluster.clusters import ROW, Processes, asked_cluster, cluster, lost, only
 from tests.runtime.repository.folders import save_plan
 
 TERMS = {"to": "m@2", "steps": [50, 100], "dwell": 600, "header": "x-user", "least": 5}
@@ -93,11 +93,7 @@ def test_the_next_controller_and_replica_go_on_with_a_rollout(tmp_path: Path, fo
 
 
 def test_it_is_promoted_or_aborted_in_every_replica(tmp_path: Path, folder: Path) -> None:
-    with (
-        cluster(tmp_path, folder, scale=Scale(2, 2)) as controller,
-        ClusterClient(controller.front.url) as client,
-    ):
-        controller.wait_ready()
+    with asked_cluster(tmp_path, folder, scale=Scale(2, 2)) as (controller, client):
 
         def state() -> str:
             ask(controller, 10)

@@ -27,7 +27,15 @@ from runtime.errors import ClusterError, NotInStep
 from runtime.http import Server, ServerSettings
 from runtime.http.server import ServerError
 from tests.house import until
-from tests.runtime.cluster.clusters import ROW, Asking, Processes, cluster, lost, only
+from tests.runtime.cluster.clusters import (
+    ROW,
+    Asking,
+    Processes,
+    asked_cluster,
+    cluster,
+    lost,
+    only,
+)
 from tests.runtime.plans import shift
 from tests.runtime.repository.folders import age, save_plan
 
@@ -86,11 +94,7 @@ def test_every_replica_has_followed_when_a_change_is_acknowledged(
 def test_a_route_is_every_replicas(tmp_path: Path, folder: Path) -> None:
     for version in (1, 2):
         changed(folder / "c" / str(version) / "c.pretzel", 10.0 * version)
-    with (
-        cluster(tmp_path, folder, scale=Scale(2, 2), poll=0.0) as controller,
-        ClusterClient(controller.front.url) as client,
-    ):
-        controller.wait_ready()
+    with asked_cluster(tmp_path, folder, scale=Scale(2, 2), poll=0.0) as (controller, client):
         route = b'{"champion": "c@1"}'
         assert client.request("PUT", "/v2/models/c/route", route).status == 200
         assert tops(controller, "c") == [10.0, 10.0]
@@ -112,11 +116,7 @@ def test_a_route_is_every_replicas(tmp_path: Path, folder: Path) -> None:
 
 
 def test_metrics_are_those_of_all(tmp_path: Path, folder: Path) -> None:
-    with (
-        cluster(tmp_path, folder, scale=Scale(2, 2)) as controller,
-        ClusterClient(controller.front.url) as client,
-    ):
-        controller.wait_ready()
+    with asked_cluster(tmp_path, folder, scale=Scale(2, 2)) as (controller, client):
         assert tops(controller) == [1.0, 1.0]
         for _ in range(2):  # at either replica
             text = client.request("GET", "/metrics").body.decode()
@@ -131,11 +131,7 @@ def test_metrics_are_those_of_all(tmp_path: Path, folder: Path) -> None:
 def test_a_killed_replica_comes_back_with_what_was_changed_meanwhile(
     tmp_path: Path, folder: Path
 ) -> None:
-    with (
-        cluster(tmp_path, folder, scale=Scale(2, 2), poll=0.0) as controller,
-        ClusterClient(controller.front.url) as client,
-    ):
-        controller.wait_ready()
+    with asked_cluster(tmp_path, folder, scale=Scale(2, 2), poll=0.0) as (controller, client):
         killed = controller.members().ready()[0]
         with Asking(client).on() as asking:
             until(lambda: len(asking.answers) > 50)
@@ -219,11 +215,7 @@ def test_replicas_outlive_their_controller(tmp_path: Path, folder: Path) -> None
 
 
 def test_processes_are_replaced_without_a_failed_request(tmp_path: Path, folder: Path) -> None:
-    with (
-        cluster(tmp_path, folder, scale=Scale(2, 2)) as controller,
-        ClusterClient(controller.front.url) as client,
-    ):
-        controller.wait_ready()
+    with asked_cluster(tmp_path, folder, scale=Scale(2, 2)) as (controller, client):
         before = {each.process for each in controller.members().ready()}
         with Asking(client).on() as asking:
             until(lambda: len(asking.answers) > 20)
@@ -239,11 +231,7 @@ def test_a_block_is_cut_merged_in_order_and_survives_a_killed_replica(
     tmp_path: Path, folder: Path
 ) -> None:
     rows = np.random.default_rng(0).normal(size=(20_000, 4))
-    with (
-        cluster(tmp_path, folder, scale=Scale(2, 2), poll=0.0) as controller,
-        ClusterClient(controller.front.url) as client,
-    ):
-        controller.wait_ready()
+    with asked_cluster(tmp_path, folder, scale=Scale(2, 2), poll=0.0) as (controller, client):
         found = client.predict_block("a", rows)
         np.testing.assert_array_equal(found["moved"], rows + 1.0)
         assert all(answered > 0 for answered in rows_answered(controller))
