@@ -8,18 +8,12 @@ from pathlib import Path
 import pytest
 
 from oven.compiler import cache, packs
-from oven.entry import array_forms, forms, generator
+from oven.entry import generator
 from oven.entry.interpreter import Layout, Offset, object_layout
 from tests.house import run_python
 
 pytestmark = pytest.mark.once
 
-ENTRIES = (
-    forms.vectors_entry,
-    forms.documents_entry,
-    forms.records_entry,
-    array_forms.packed_entry,
-)
 SECOND = """
 import numpy as np
 import flour, oven
@@ -38,14 +32,6 @@ def layout() -> Layout:
     found = object_layout()
     assert found is not None
     return found
-
-
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda each: each.__name__)
-def test_words_and_key_are_those_of_the_text(entry: generator.Entry) -> None:
-    known, made = generator.entry_code(entry), generator.generated(entry, layout())
-    assert known is not None
-    assert (known.name, known.text, known.words) == (entry.__name__, *made)
-    assert known.key == cache.key(made.text)
 
 
 def test_a_second_process_makes_no_text(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from flour.core.errors import FlourError
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
+from oven.compiler import cache as code_cache
 from oven.compiler import native, source_check
 from oven.compiler.intrinsics.vocabulary import vocabulary
 from oven.entry import array_forms, forms, generator
@@ -468,7 +469,10 @@ ENTRIES = [
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda each: each.__name__)
 def test_the_text_is_arithmetic(entry: generator.Entry) -> None:
-    made = generator.entry_code(entry)
+    made, layout = generator.entry_code(entry), object_layout()
     assert made is not None
+    assert layout is not None
+    assert (made.text, made.words) == generator.generated(entry, layout)
+    assert (made.name, made.key) == (entry.__name__, code_cache.key(made.text))
     source_check.vet(made.text, made.name, vocabulary(), 2)
     assert native.ir_text(made.text, made.name), "our own compiler takes it"
