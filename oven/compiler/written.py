@@ -87,7 +87,7 @@ class Transcript(ast.NodeTransformer):
         self._function = function
         item = definitions(function.__module__)[function.__name__]
         names = ", ".join(each.arg for each in item.args.args)
-        (made,) = ast.parse(f"def {item.name}({names}): ...").body
+        (made,) = parse_source(f"def {item.name}({names}): ...").body
         assert isinstance(made, ast.FunctionDef)
         made.body = deepcopy(item.body[1 if ast.get_docstring(item) else 0 :])
         self.generic_visit(made)
