@@ -246,9 +246,10 @@ class EndpointMachine(RuleBasedStateMachine):
             step = Way(base.champion, to, STEPS[0], base.shadow)
             named = {base.champion, to}
             possible = not base.share and to != base.champion and to in world.live
+            possible = possible and not world.is_lost(to)
             if possible and not world.ways and not self.full and not world.refuses(base):
                 world.ways.append(base)  # it is given a route before anything else
-            possible = possible and bool(world.ways) and not world.is_lost(to)
+            possible = possible and bool(world.ways)
         with self.changing(possible=possible):
             terms: dict[str, Any] = {"steps": STEPS, "dwell": 60.0, "header": "user", "least": 3}
             ours: dict[str, Any] = {"clock": lambda: self.now, "watch": False}
