@@ -20,13 +20,13 @@ from flour.core.node import Node
 from oven.compiler.words import *
 from oven.entry.array_entry import Call
 from oven.entry.builtin import Contents, NativeTable, code_address, native_function
-from oven.entry.generator import NULL, SCALAR, Address, Kind, c, ld_address, numbers_of
+from oven.entry.generator import NULL, SCALAR, Pointer, Kind, c, ld_address, numbers_of
 from oven.entry.interpreter import address, list_items
 from oven.entry.parts import answer_array, named_answers
 from oven.entry.tables import named_output
 
 
-def array_call(self: Address, argument: Address) -> Address:
+def array_call(self: Pointer, argument: Pointer) -> Pointer:
     """The answers for a block of two dimensions."""
     table = self.ARRAY_DATA
     fits = argument.TYPE == c.PyArray_Type and argument.ARRAY_RANK == 2
@@ -34,7 +34,7 @@ def array_call(self: Address, argument: Address) -> Address:
         fits = ld_int64(argument.ARRAY_SHAPE, 0) > 0
     if not fits:
         return c.PyObject_CallOneArg(table.FALLBACK, argument)
-    answers = Address(c_call_2(table.CODE, table.OWN, argument))
+    answers = Pointer(c_call_2(table.CODE, table.OWN, argument))
     if answers == 0:
         return NULL
     if table.NAMES != 0:
@@ -51,7 +51,7 @@ def array_call(self: Address, argument: Address) -> Address:
     return made
 
 
-def is_convertible(table: Address, made: Address) -> bool:
+def is_convertible(table: Pointer, made: Pointer) -> bool:
     """True if an answer is an array of numbers of labels."""
     fits = made.TYPE == c.PyArray_Type
     if fits:
@@ -60,7 +60,7 @@ def is_convertible(table: Address, made: Address) -> bool:
     return fits and ld_int64(made.ARRAY_STRIDES, 0) == 8
 
 
-def converted_labels(table: Address, made: Address, output: Address) -> Address:
+def converted_labels(table: Pointer, made: Pointer, output: Pointer) -> Pointer:
     """The answer in an array of its own: it may be somebody else's memory where Python answered."""
     rows = ld_int64(made.ARRAY_SHAPE, 0)
     item = answer_array(table, output, rows, 2)

@@ -11,7 +11,7 @@ from oven.entry.generator import (
     MOST_WAITING,
     NULL,
     TILE,
-    Address,
+    Pointer,
     Read,
     c,
     ld_address,
@@ -34,9 +34,9 @@ from oven.entry.parts import (
 # --- arrays by name -------------------------------------------------------------------------------
 
 
-def columns_entry(self: Address, argument: Address) -> Address:
+def columns_entry(self: Pointer, argument: Pointer) -> Pointer:
     """A dict with an array for every input, or for every column of a record; one array alone."""
-    table, call = self.ARRAY_DATA, Address(stack_words(CALL_WORDS))
+    table, call = self.ARRAY_DATA, Pointer(stack_words(CALL_WORDS))
     rows = rows_of_arrays(table, argument)
     if rows == 0:
         return c.PyObject_CallOneArg(table.FALLBACK, argument)
@@ -52,13 +52,13 @@ def columns_entry(self: Address, argument: Address) -> Address:
     return finished(table, call, 1)
 
 
-def packed_entry(self: Address, argument: Address) -> Address:
+def packed_entry(self: Pointer, argument: Pointer) -> Pointer:
     """What columns take, laid out as rows only, and the strings; arrays of bytes both.
 
     The strings' array is made once it is known how long they are. Making an array does not run the
     collector, which the strings that are pointed at would not survive.
     """
-    table, call = self.ARRAY_DATA, Address(stack_words(CALL_WORDS))
+    table, call = self.ARRAY_DATA, Pointer(stack_words(CALL_WORDS))
     rows = rows_of_arrays(table, argument)
     if rows == 0:
         return c.PyObject_CallOneArg(table.FALLBACK, argument)
@@ -81,7 +81,7 @@ def packed_entry(self: Address, argument: Address) -> Address:
     return answers
 
 
-def bytes_memory(table: Address, answers: Address, place: int, size: int) -> int:
+def bytes_memory(table: Pointer, answers: Pointer, place: int, size: int) -> int:
     """Memory of an array of bytes, one of the answers; NULL, and no answers, if it is out."""
     sizes = stack_words(1)
     st_int64(sizes, 0, size)
@@ -94,7 +94,7 @@ def bytes_memory(table: Address, answers: Address, place: int, size: int) -> int
     return array.ARRAY_DATA
 
 
-def rows_of_arrays(table: Address, argument: Address) -> int:
+def rows_of_arrays(table: Pointer, argument: Pointer) -> int:
     """How many rows the first array has."""
     pair, item, known = stack_words(3), argument, table.BARE != 0
     if c.PyDict_Type == argument.TYPE:
@@ -108,7 +108,7 @@ def rows_of_arrays(table: Address, argument: Address) -> int:
     return many
 
 
-def read_arrays(table: Address, call: Address, start: int) -> bool:
+def read_arrays(table: Pointer, call: Pointer, start: int) -> bool:
     """Write one array after the other; False if one is none, or one is missing.
 
     Columns of numbers wait, and are copied together.
@@ -164,7 +164,7 @@ def read_arrays(table: Address, call: Address, start: int) -> bool:
 _QUEUE_WORDS = 4 * MOST_WAITING
 
 
-def is_field(table: Address, item: Address, field: Address, rows: int) -> bool:
+def is_field(table: Pointer, item: Pointer, field: Pointer, rows: int) -> bool:
     """True if something is an array of as many rows, and of the dimensions that a field has."""
     fits, rank = c.PyArray_Type == item.TYPE, int64(0)
     if fits:
@@ -178,7 +178,7 @@ def is_field(table: Address, item: Address, field: Address, rows: int) -> bool:
 
 
 def copy_numbers(
-    table: Address, field: Address, into: int, begin: int, step: int, across: int, rows: int
+    table: Pointer, field: Pointer, into: int, begin: int, step: int, across: int, rows: int
 ) -> None:
     """Copy an array of numbers."""
     size, width = field.BYTES, field.ACROSS
@@ -190,7 +190,7 @@ def copy_numbers(
             copy_column(table, into + j * size, begin + j * across, step, size, rows)
 
 
-def copy_column(table: Address, into: int, begin: int, step: int, size: int, rows: int) -> None:
+def copy_column(table: Pointer, into: int, begin: int, step: int, size: int, rows: int) -> None:
     """Copy one number a row."""
     row_bytes = table.ROW_BYTES
     if size == 8:
@@ -207,7 +207,7 @@ def copy_column(table: Address, into: int, begin: int, step: int, size: int, row
             st_int8(into + i * row_bytes, 0, ld_int8(begin + i * step, 0))
 
 
-def copy_waiting(table: Address, queue: int, waiting: int, rows: int) -> None:
+def copy_waiting(table: Pointer, queue: int, waiting: int, rows: int) -> None:
     """Copy some rows of all columns that wait, then the next: they stay in the nearest cache."""
     for tile in range((rows + TILE - 1) // TILE):
         first = tile * TILE
@@ -224,7 +224,7 @@ def copy_waiting(table: Address, queue: int, waiting: int, rows: int) -> None:
 
 
 def read_texts(
-    table: Address, call: Address, field: Address, item: Address, into: int, step: int, across: int
+    table: Pointer, call: Pointer, field: Pointer, item: Pointer, into: int, step: int, across: int
 ) -> bool:
     """Write the cells of an array of texts, by how it holds them."""
     dtype, begin, row_bytes = item.ARRAY_DTYPE, item.ARRAY_DATA, table.ROW_BYTES
@@ -250,7 +250,7 @@ def read_texts(
 
 
 def read_arrow(
-    table: Address, call: Address, field: Address, into: int, begin: int, step: int
+    table: Pointer, call: Pointer, field: Pointer, into: int, begin: int, step: int
 ) -> bool:
     """Cells in Arrow's memory, by where they are and how long: see flour.data.arrow_strings."""
     total, longest, least = int64(0), int64(0), int64(0)
@@ -265,7 +265,7 @@ def read_arrow(
     return least == 0 or field.READ == Read.STRING
 
 
-def read_characters(call: Address, letters: int, cell: int, most: int) -> bool:
+def read_characters(call: Pointer, letters: int, cell: int, most: int) -> bool:
     """Write a cell of numpy's characters, of four bytes each; False if UTF-8 has none of them."""
     left = most
     while left > 0:

@@ -26,7 +26,7 @@ from oven.entry.generator import (
     EXACT,
     FIELD_ROW,
     NULL,
-    Address,
+    Pointer,
     Form,
     Read,
     c,
@@ -53,9 +53,9 @@ from oven.entry.parts import (
 # --- vectors --------------------------------------------------------------------------------------
 
 
-def vectors_entry(self: Address, argument: Address) -> Address:
+def vectors_entry(self: Pointer, argument: Pointer) -> Pointer:
     """A row of numbers as an array, list or tuple; a block of them as an array."""
-    table, call = self.ARRAY_DATA, Address(stack_words(CALL_WORDS))
+    table, call = self.ARRAY_DATA, Pointer(stack_words(CALL_WORDS))
     rows, dimensions, data, stride, items = 1, 1, 0, 0, NULL
     is_array, fits = argument.TYPE == c.PyArray_Type, False
     if is_array:
@@ -94,7 +94,7 @@ def vectors_entry(self: Address, argument: Address) -> Address:
     return ran(table, call, call.SCRATCH + table.SCRATCH_BYTES, release)
 
 
-def read_numbers(table: Address, argument: Address, data: int) -> bool:
+def read_numbers(table: Pointer, argument: Pointer, data: int) -> bool:
     """Write the numbers of a list or tuple; False if something else is in it."""
     double = table.ITEM_BYTES == 8
     items, fits = items_of(table, argument, table.WIDTH)
@@ -122,9 +122,9 @@ def read_numbers(table: Address, argument: Address, data: int) -> bool:
 # --- documents ------------------------------------------------------------------------------------
 
 
-def documents_entry(self: Address, argument: Address) -> Address:
+def documents_entry(self: Pointer, argument: Pointer) -> Pointer:
     """A string; a list, tuple or array of strings; one of these in a dict under its one name."""
-    table, call = self.ARRAY_DATA, Address(stack_words(CALL_WORDS))
+    table, call = self.ARRAY_DATA, Pointer(stack_words(CALL_WORDS))
     rows, dimensions, _, _ = texts_in(table, argument)
     if rows == 0:
         return c.PyObject_CallOneArg(table.FALLBACK, argument)
@@ -148,7 +148,7 @@ def documents_entry(self: Address, argument: Address) -> Address:
     return finished(table, call, 0)
 
 
-def texts_in(table: Address, argument: Address) -> tuple[int, int, Address, Address]:
+def texts_in(table: Pointer, argument: Pointer) -> tuple[int, int, Pointer, Pointer]:
     """How many documents there are, of how many dimensions; the one, and where several are."""
     value, bare = argument, table.BARE != 0
     many, axes, items = int64(0), 2, NULL
@@ -176,9 +176,9 @@ def texts_in(table: Address, argument: Address) -> tuple[int, int, Address, Addr
 # --- records --------------------------------------------------------------------------------------
 
 
-def records_entry(self: Address, argument: Address) -> Address:
+def records_entry(self: Pointer, argument: Pointer) -> Pointer:
     """A row by name or by position, a list of rows, a dict of lists."""
-    table, call = self.ARRAY_DATA, Address(stack_words(CALL_WORDS))
+    table, call = self.ARRAY_DATA, Pointer(stack_words(CALL_WORDS))
     pair = stack_words(3)
     if argument.TYPE == c.PyArray_Type:
         return c.PyObject_CallOneArg(table.ARRAYS, argument)
@@ -206,7 +206,7 @@ def records_entry(self: Address, argument: Address) -> Address:
     return finished(table, call, 0)
 
 
-def rows_in(table: Address, argument: Address, pair: int) -> tuple[int, int, int, Address]:
+def rows_in(table: Pointer, argument: Pointer, pair: int) -> tuple[int, int, int, Pointer]:
     """What the argument is, how many rows, of how many dimensions, and where several are."""
     form, many, axes, outer = int64(Form.NOTHING), int64(0), int64(0), NULL
     kind = argument.TYPE
@@ -233,7 +233,7 @@ def rows_in(table: Address, argument: Address, pair: int) -> tuple[int, int, int
 
 
 def read_record(
-    table: Address, call: Address, record: Address, form: int, i: int, row: int, pair: int
+    table: Pointer, call: Pointer, record: Pointer, form: int, i: int, row: int, pair: int
 ) -> bool:
     """Write a row; False if it is none."""
     items, fits, found, at = NULL, True, int64(0), int64(0)
@@ -269,7 +269,7 @@ def read_record(
     return fits and found == table.REQUIRED
 
 
-def number_cell(table: Address, item: Address, field: Address, cell: int, form: int) -> bool:
+def number_cell(table: Pointer, item: Pointer, field: Pointer, cell: int, form: int) -> bool:
     """Write a number as coercion means it: a float, or a whole one in the bounds of its field."""
     kind, read = item.TYPE, field.READ
     fits, whole, word, value = True, False, int64(0), math.nan
@@ -311,7 +311,7 @@ def number_cell(table: Address, item: Address, field: Address, cell: int, form: 
 # --- named ----------------------------------------------------------------------------------------
 
 
-def named_entry(self: Address, argument: Address) -> Address:
+def named_entry(self: Pointer, argument: Pointer) -> Pointer:
     """A dict of one array, for the entry of vectors.
 
     The array is held: once the interpreter's lock is let go, another thread may empty the dict.

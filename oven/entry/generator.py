@@ -11,7 +11,7 @@ is known only once the interpreter was measured. The generator makes numbers of 
     c.PyDict_New()           a call of the function whose address is in the table
     c.Py_None, c.PyList_Type an object whose address is in the table
     c.ALIGNED                a number that was measured
-    ld_address(items, 0)      a load of an address; Address(word) is a word that is one
+    ld_address(items, 0)      a load of an address; Pointer(word) is a word that is one
 
 What comes out is source without a single name in capitals, so `oven.compiler.source_check` reads it
 like an operator's code, and the numbers are part of the key of its machine code.
@@ -36,14 +36,14 @@ from oven.entry.interpreter import Layout, object_layout
 # --- as functions are written ---------------------------------------------------------------------
 
 
-class Address(int):
+class Pointer(int):
     """The address of an object, or of a row of a table: its attributes are loads."""
 
     if TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Address: ...
+        def __getattr__(self, name: str) -> Pointer: ...
         def __setattr__(self, name: str, value: int) -> None: ...
-        def __add__(self, other: int) -> Address: ...
+        def __add__(self, other: int) -> Pointer: ...
         def __eq__(self, other: object) -> bool: ...
         def __hash__(self) -> int: ...
 
@@ -56,19 +56,19 @@ class _CPython:
         def __getattr__(self, name: str) -> _CName: ...
 
 
-class _CName(Address):
-    def __call__(self, *arguments: float) -> Address:
+class _CName(Pointer):
+    def __call__(self, *arguments: float) -> Pointer:
         """Stands for the call of a function."""
-        return Address(word(*arguments))
+        return Pointer(word(*arguments))
 
 
 c = _CPython()
-NULL = Address(0)
+NULL = Pointer(0)
 
 
-def ld_address(base: int, index: int) -> Address:
+def ld_address(base: int, index: int) -> Pointer:
     """Stands for a load of an address."""
-    return Address(word(base, index))
+    return Pointer(word(base, index))
 
 
 #: One that nobody changes while the code runs.
@@ -146,7 +146,7 @@ class Generated(NamedTuple):
 
 
 #: An entry as it is written: `self` and what it is called with, and an object or NULL.
-Entry = Callable[..., Address]
+Entry = Callable[..., Pointer]
 
 
 class EntryCode(NamedTuple):
@@ -246,7 +246,7 @@ class _EntryTranscript(written.Transcript):
     def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 (ast's name)
         """A call of a function of C by its address, and of what else there is."""
         if not isinstance(node.func, ast.Attribute):
-            is_address = isinstance(node.func, ast.Name) and self.known(node.func.id) is Address
+            is_address = isinstance(node.func, ast.Name) and self.known(node.func.id) is Pointer
             return self.visit(node.args[0]) if is_address else super().visit_Call(node)
         name, arguments = node.func.attr, node.args
         given = [self.visit(node.func), *map(self.visit, arguments)]

@@ -24,7 +24,7 @@ from oven.entry.generator import (
     SAME_DTYPE,
     SCALAR,
     SHELVED,
-    Address,
+    Pointer,
     Kind,
     Read,
     c,
@@ -38,7 +38,7 @@ from oven.entry.generator import (
 END, UNKNOWN = -1, -2
 
 
-def same_dtype(theirs: Address, own: Address) -> bool:
+def same_dtype(theirs: Pointer, own: Pointer) -> bool:
     """True if two dtypes are the same; arrays that were pickled have a copy of theirs."""
     same = theirs == own
     if not same:
@@ -46,7 +46,7 @@ def same_dtype(theirs: Address, own: Address) -> bool:
     return same
 
 
-def items_of(table: Address, record: Address, count: int) -> tuple[Address, bool]:
+def items_of(table: Pointer, record: Pointer, count: int) -> tuple[Pointer, bool]:
     """The items of a list or a tuple, and whether it has so many."""
     if record.TYPE == c.PyList_Type:
         items, fits = record.LIST_ITEMS, record.SIZE == count
@@ -57,7 +57,7 @@ def items_of(table: Address, record: Address, count: int) -> tuple[Address, bool
     return items, fits
 
 
-def next_field(table: Address, record: Address, pair: int, at: int) -> tuple[int, Address]:
+def next_field(table: Pointer, record: Pointer, pair: int, at: int) -> tuple[int, Pointer]:
     """Of a dict the next value, and the place of the field that has its key."""
     if c.PyDict_Next(record, pair, pair + 8, pair + 16) == 0:
         return END, NULL
@@ -79,7 +79,7 @@ def next_field(table: Address, record: Address, pair: int, at: int) -> tuple[int
 
 
 def text_cell(
-    table: Address, call: Address, item: Address, cell: int, read: int, none: int
+    table: Pointer, call: Pointer, item: Pointer, cell: int, read: int, none: int
 ) -> bool:
     """Write a cell of text: its UTF-8, which Python keeps, or that it is missing."""
     if item.TYPE == c.PyUnicode_Type:
@@ -103,7 +103,7 @@ def text_cell(
     return missing != 0 and read == Read.STRING
 
 
-def count_text(call: Address, length: int) -> None:
+def count_text(call: Pointer, length: int) -> None:
     """Count the bytes of a text."""
     call.TOTAL, call.LONGEST = call.TOTAL + length, max(call.LONGEST, length)
 
@@ -111,13 +111,13 @@ def count_text(call: Address, length: int) -> None:
 # --- memory ---------------------------------------------------------------------------------------
 
 
-def out_of_memory(table: Address, call: Address) -> Address:
+def out_of_memory(table: Pointer, call: Pointer) -> Pointer:
     """The end of a call that got no memory."""
     c.Py_DecRef(call.ANSWERS)
     return c.PyErr_NoMemory()
 
 
-def take_memory(table: Address, call: Address, size: int) -> bool:
+def take_memory(table: Pointer, call: Pointer, size: int) -> bool:
     """Take memory of the call's own: the block that an earlier call left, if it is enough.
 
     The pages of a new one take longer to come than most calls. False if there is none.
@@ -134,13 +134,13 @@ def take_memory(table: Address, call: Address, size: int) -> bool:
     return owned != 0
 
 
-def share_memory(table: Address, call: Address) -> bool:
+def share_memory(table: Pointer, call: Pointer) -> bool:
     """Use the memory of all; True, as it is always there."""
     call.OWNED, call.OWNED_BYTES, call.SCRATCH = 0, 0, table.SCRATCH
     return True
 
 
-def give_back(table: Address, call: Address) -> None:
+def give_back(table: Pointer, call: Pointer) -> None:
     """Leave the larger of the call's block and the one that was left before to the next call."""
     unused = int64(call.OWNED)
     if unused != 0:
@@ -152,24 +152,24 @@ def give_back(table: Address, call: Address) -> None:
         c.PyMem_RawFree(unused)
 
 
-def refused(table: Address, call: Address) -> Address:
+def refused(table: Pointer, call: Pointer) -> Pointer:
     """The answer of the Python function in the table, for what the plan was not made for."""
     give_back(table, call)
     c.Py_DecRef(call.ANSWERS)
     return c.PyObject_CallOneArg(table.FALLBACK, call.ARGUMENT)
 
 
-def numbers_at(table: Address, call: Address) -> int:
+def numbers_at(table: Pointer, call: Pointer) -> int:
     """The end of the rows in scratch memory, where the numbers of strings begin."""
     return (table.SCRATCH_BYTES + call.ROWS * table.ROW_BYTES + 63) & -64
 
 
-def copies_at(table: Address, call: Address) -> int:
+def copies_at(table: Pointer, call: Pointer) -> int:
     """The end of the numbers, where the texts begin."""
     return numbers_at(table, call) + 8 * call.ROWS * (table.TEXTS if call.DIMENSIONS == 2 else 0)
 
 
-def take_rows_memory(table: Address, call: Address) -> bool:
+def take_rows_memory(table: Pointer, call: Pointer) -> bool:
     """Take memory for the rows; False if there is none."""
     call.TOTAL, call.LONGEST = 0, 0
     size = copies_at(table, call)
@@ -181,7 +181,7 @@ def take_rows_memory(table: Address, call: Address) -> bool:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def begin(table: Address, call: Address, argument: Address, rows: int, dimensions: int) -> bool:
+def begin(table: Pointer, call: Pointer, argument: Pointer, rows: int, dimensions: int) -> bool:
     """Make the tuple of answers, an array for each that is no scalar; False without memory."""
     answers = c.PyTuple_New(table.OUTPUTS)
     call.ARGUMENT, call.ROWS, call.DIMENSIONS, call.ANSWERS = argument, rows, dimensions, answers
@@ -198,7 +198,7 @@ def begin(table: Address, call: Address, argument: Address, rows: int, dimension
     return True
 
 
-def answer_array(table: Address, output: Address, rows: int, dimensions: int) -> Address:
+def answer_array(table: Pointer, output: Pointer, rows: int, dimensions: int) -> Pointer:
     """An array for one output.
 
     Making one takes longer than most rows do. So a small one stays on a shelf, and where it has no
@@ -225,7 +225,7 @@ def answer_array(table: Address, output: Address, rows: int, dimensions: int) ->
     return item
 
 
-def shelved_array(table: Address, output: Address, rank: int, rows: int, sizes: int) -> Address:
+def shelved_array(table: Pointer, output: Pointer, rank: int, rows: int, sizes: int) -> Pointer:
     """The array on an output's shelf, if nobody else has it and it is as it was made."""
     item = ld_address(output.SHELF, 0)
     same = item.TYPE == c.PyArray_Type
@@ -250,7 +250,7 @@ def shelved_array(table: Address, output: Address, rank: int, rows: int, sizes: 
     return item
 
 
-def named_answers(table: Address, answers: Address, names: Address, order: int) -> Address:
+def named_answers(table: Pointer, answers: Pointer, names: Pointer, order: int) -> Pointer:
     """The first answers of a call as a dict, in this order unless it is NULL; the tuple goes."""
     made, wrong = c.PyDict_New(), 0
     if made != 0:
@@ -295,7 +295,7 @@ def loaded(where: int, kind: int) -> tuple[int, float]:
     return word, value
 
 
-def python_number(table: Address, where: int, kind: int) -> Address:
+def python_number(table: Pointer, where: int, kind: int) -> Pointer:
     """A number in memory as one of Python's; the usual kinds come first."""
     if kind == Kind.FLOAT64:
         return c.PyFloat_FromDouble(ld_float64(where, 0))
@@ -323,7 +323,7 @@ def store_word(where: int, size: int, word: int) -> None:
         st_int8(where, 0, int8(word))
 
 
-def convert(table: Address, start: int, rows: int) -> None:
+def convert(table: Pointer, start: int, rows: int) -> None:
     """Write the converted numbers of all rows from `start` on.
 
     Halves of whole numbers beyond int64 keep what is rounded away in their lowest bit.
@@ -357,7 +357,7 @@ def convert(table: Address, start: int, rows: int) -> None:
 # --- the end of a call ----------------------------------------------------------------------------
 
 
-def rooms_bytes(table: Address, longest: int) -> int:
+def rooms_bytes(table: Pointer, longest: int) -> int:
     """The most memory that depends on the longest document, in any step."""
     room, most, sum_up = table.ROOMS, int64(0), int64(0)
     for _ in range(table.ROOM_COUNT):
@@ -370,7 +370,7 @@ def rooms_bytes(table: Address, longest: int) -> int:
     return most
 
 
-def grow_memory(table: Address, call: Address, size: int) -> bool:
+def grow_memory(table: Pointer, call: Pointer, size: int) -> bool:
     """Take larger memory, and bring the rows there; False if there is none."""
     larger = c.PyMem_RawMalloc(size + 64)
     if larger != 0:
@@ -380,7 +380,7 @@ def grow_memory(table: Address, call: Address, size: int) -> bool:
     return larger != 0
 
 
-def copy_texts(table: Address, start: int, rows: int, into: int, letters: int) -> None:
+def copy_texts(table: Pointer, start: int, rows: int, into: int, letters: int) -> None:
     """Copy the texts themselves behind one another, and have their cells point there.
 
     With `letters` some may be numpy's characters: their addresses say so.
@@ -422,7 +422,7 @@ def encode(where: int, size: int, into: int) -> None:
         behind += more + 1
 
 
-def finished(table: Address, call: Address, letters: int) -> Address:
+def finished(table: Pointer, call: Pointer, letters: int) -> Pointer:
     """The answers, once all values are in their rows and converted."""
     copies = copies_at(table, call)
     spare = (copies + call.TOTAL + 24 + 63) & -64
@@ -444,7 +444,7 @@ def finished(table: Address, call: Address, letters: int) -> Address:
     return ran(table, call, call.SCRATCH + numbers_at(table, call), release)
 
 
-def ran(table: Address, call: Address, numbers: int, release: int) -> Address:
+def ran(table: Pointer, call: Pointer, numbers: int, release: int) -> Pointer:
     """The answers, once all stages have run.
 
     Of several outputs that are the same column the last one is computed, and the others are copies.
@@ -486,7 +486,7 @@ def ran(table: Address, call: Address, numbers: int, release: int) -> Address:
     return answers
 
 
-def scalar_answer(table: Address, output: Address, where: int) -> Address:
+def scalar_answer(table: Pointer, output: Pointer, where: int) -> Pointer:
     """The answer for one value: a number, or the string that a number stands for."""
     if output.KIND != Kind.STRING:
         return python_number(table, where, output.KIND)
@@ -495,7 +495,7 @@ def scalar_answer(table: Address, output: Address, where: int) -> Address:
     return item
 
 
-def fill_array(table: Address, output: Address, item: Address, where: int, rows: int) -> None:
+def fill_array(table: Pointer, output: Pointer, item: Pointer, where: int, rows: int) -> None:
     """Put the strings that numbers stand for into an array, or copies of what is elsewhere."""
     into = item.ARRAY_DATA
     if output.KIND == Kind.STRING:

@@ -15,12 +15,12 @@ import numpy as np
 
 from oven.compiler.words import *
 from oven.entry.builtin import Contents, native_function
-from oven.entry.generator import NULL, Address, c
+from oven.entry.generator import NULL, Pointer, c
 
 Rows = Callable[[Any], list[dict[Any, float]]]
 
 
-def zipped(self: Address, argument: Address) -> Address:
+def zipped(self: Pointer, argument: Pointer) -> Pointer:
     """A dict for each row of a block.
 
     A list that is not full yet has no addresses in it, which the collector knows how to pass over.

@@ -16,10 +16,10 @@ import numpy as np
 
 from oven.compiler.words import *
 from oven.entry.builtin import Contents, any_arguments, code_address, native_function
-from oven.entry.generator import NULL, Address, c, ld_address
+from oven.entry.generator import NULL, Pointer, c, ld_address
 
 
-def session_gate(self: Address, arguments: Address, count: int, names: Address) -> Address:
+def session_gate(self: Pointer, arguments: Pointer, count: int, names: Pointer) -> Pointer:
     """`run` for outputs and a dict."""
     table = self.ARRAY_DATA
     made, owned, many = NULL, NULL, int64(table.COUNT)
@@ -36,7 +36,7 @@ def session_gate(self: Address, arguments: Address, count: int, names: Address) 
                 each = ld_address(owned, c.TUPLE_ITEMS + place)
                 known = known and each.TYPE == c.PyUnicode_Type
         if known:
-            made = Address(c_call_2(table.ENTRY, table.OWN, feed))
+            made = Pointer(c_call_2(table.ENTRY, table.OWN, feed))
     answers = NULL
     if made != 0:
         answers = listed(table, made, owned, many)
@@ -49,7 +49,7 @@ def session_gate(self: Address, arguments: Address, count: int, names: Address) 
     return c.PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
 
 
-def listed(table: Address, made: Address, owned: Address, many: int) -> Address:
+def listed(table: Pointer, made: Pointer, owned: Pointer, many: int) -> Pointer:
     """The answers in a list; NULL if one is missing.
 
     A tuple fresh from the entry has one reference: its answers move to the list, and it is freed.

@@ -23,7 +23,7 @@ import numpy as np
 from flour.data.batch import DOCUMENT
 from oven.compiler.words import *
 from oven.entry.builtin import Contents, any_arguments, native_function
-from oven.entry.generator import CALL_WORDS, NULL, Address, c, ld_address
+from oven.entry.generator import CALL_WORDS, NULL, Pointer, c, ld_address
 from oven.entry.interpreter import slots
 from oven.entry.parts import named_answers
 from runtime.routing.mirror import Mirror
@@ -47,9 +47,9 @@ _MIRROR_SLOTS, _COPY = ("version", "names", "joined", "waiting", "shed", "most")
 _FLOAT64 = np.dtype(np.float64)
 
 
-def native_predict(self: Address, arguments: int, count: int, names: Address) -> Address:
+def native_predict(self: Pointer, arguments: int, count: int, names: Pointer) -> Pointer:
     """`predict` with a name and data, as nearly all calls are."""
-    table, call = self.ARRAY_DATA, Address(stack_words(CALL_WORDS))
+    table, call = self.ARRAY_DATA, Pointer(stack_words(CALL_WORDS))
     name, data = NULL, NULL
     if count == 2 and names == 0:
         name, data = ld_address(arguments, 0), ld_address(arguments, 1)
@@ -58,14 +58,14 @@ def native_predict(self: Address, arguments: int, count: int, names: Address) ->
     return predicted(table, call)
 
 
-def native_predict_options(self: Address, arguments: int, count: int, names: Address) -> Address:
+def native_predict_options(self: Pointer, arguments: int, count: int, names: Pointer) -> Pointer:
     """`predict` with any arguments.
 
     Where an entry answers on the caller's thread, headers, a tenant, a priority and a deadline that
     is not close change nothing. A list of outputs is made a tuple before anything is looked up, as
     that may run anybody's code.
     """
-    table, call = self.ARRAY_DATA, Address(stack_words(CALL_WORDS))
+    table, call = self.ARRAY_DATA, Pointer(stack_words(CALL_WORDS))
     call.ARGUMENTS, call.COUNT, call.NAMES = arguments, count, names
     fits, asked = read_options(table, call), call.OUTPUTS
     call.TUPLE = 0
@@ -81,7 +81,7 @@ def native_predict_options(self: Address, arguments: int, count: int, names: Add
     return predicted(table, call)
 
 
-def are_names(table: Address, asked: Address) -> bool:
+def are_names(table: Pointer, asked: Pointer) -> bool:
     """True for a string, and for a tuple of them."""
     fits = asked.TYPE == c.PyUnicode_Type
     if asked.TYPE == c.PyTuple_Type:
@@ -91,7 +91,7 @@ def are_names(table: Address, asked: Address) -> bool:
     return fits
 
 
-def read_options(table: Address, call: Address) -> bool:
+def read_options(table: Pointer, call: Pointer) -> bool:
     """Read the name, the data and the outputs; False if something is missing or not known here."""
     name, data, asked, bare, fits = NULL, NULL, NULL, True, call.COUNT <= 2
     if call.COUNT > 0:
@@ -118,7 +118,7 @@ def read_options(table: Address, call: Address) -> bool:
     return fits and name != 0 and data != 0
 
 
-def is_option(table: Address, word: Address, value: Address) -> bool:
+def is_option(table: Pointer, word: Pointer, value: Pointer) -> bool:
     """True if an option changes nothing here: a deadline that is far, a priority, this thread."""
     if word == table.WORD_HEADERS or word == table.WORD_TENANT:
         return True
@@ -136,7 +136,7 @@ def is_option(table: Address, word: Address, value: Address) -> bool:
     return False
 
 
-def predicted(table: Address, call: Address) -> Address:
+def predicted(table: Pointer, call: Pointer) -> Pointer:
     """The answers by the shortest way, or by Python's."""
     version, mirror, name, asked = NULL, NULL, call.NAME, call.OUTPUTS
     if name != 0 and name.TYPE == c.PyUnicode_Type:
@@ -170,12 +170,12 @@ def predicted(table: Address, call: Address) -> Address:
     return answered(table, call)
 
 
-def by_python(table: Address, call: Address) -> Address:
+def by_python(table: Pointer, call: Pointer) -> Pointer:
     """The answers of Python's `predict`."""
     return c.PyObject_Vectorcall(table.FALLBACK, call.ARGUMENTS, call.COUNT, call.NAMES)
 
 
-def fetch_lines(table: Address, version: Address) -> None:
+def fetch_lines(table: Pointer, version: Pointer) -> None:
     """Ask for the memory that a call of a version reads.
 
     After another plan's call each line is far away and leads to the next: all are asked for at
@@ -189,7 +189,7 @@ def fetch_lines(table: Address, version: Address) -> None:
             fetch(ld_int64(where, place))
 
 
-def is_inline(table: Address, entry: Address, data: Address) -> bool:
+def is_inline(table: Pointer, entry: Pointer, data: Pointer) -> bool:
     """True if data is a row, a block of few rows, or few documents, as far as a look tells."""
     kind, known, first = data.TYPE, False, NULL
     by_name, text = ld_address(entry, table.AT_NAMED) == c.Py_True, table.AT_TEXT
@@ -230,7 +230,7 @@ def is_inline(table: Address, entry: Address, data: Address) -> bool:
     return known
 
 
-def is_few(table: Address, entry: Address, data: Address) -> bool:
+def is_few(table: Pointer, entry: Pointer, data: Pointer) -> bool:
     """True if a list has few documents, which are short."""
     few = c.PyLong_AsLong(ld_int64(entry, table.AT_INLINE_CHARACTERS))
     many, items = data.SIZE, data.LIST_ITEMS
@@ -246,7 +246,7 @@ def is_few(table: Address, entry: Address, data: Address) -> bool:
     return known and size <= few
 
 
-def answered(table: Address, call: Address) -> Address:
+def answered(table: Pointer, call: Pointer) -> Pointer:
     """Count the call, make it, name the answers. All that is used is held."""
     entry, part, mirror = call.ENTRY, call.PART, call.MIRROR
     ticket = c.PyIter_Next(ld_int64(entry, table.AT_CALLS))
@@ -289,7 +289,7 @@ def answered(table: Address, call: Address) -> Address:
     return made
 
 
-def timed(table: Address, call: Address) -> Address:
+def timed(table: Pointer, call: Pointer) -> Pointer:
     """A call that is looked at, or was refused: Python makes it, under the number that it has."""
     given = stack_words(4)
     st_int64(given, 0, call.VERSION)
@@ -302,7 +302,7 @@ def timed(table: Address, call: Address) -> Address:
 # --- notes for a shadow: see runtime.routing.mirror -----------------------------------------------
 
 
-def noted_answers(table: Address, call: Address, answers: Address) -> Address:
+def noted_answers(table: Pointer, call: Pointer, answers: Pointer) -> Pointer:
     """The answers by name, noted with the row: copies of both, as their owner may change them."""
     mirror = call.MIRROR
     c.Py_IncRef(answers)
@@ -328,7 +328,7 @@ def noted_answers(table: Address, call: Address, answers: Address) -> Address:
     return made
 
 
-def tell_mirror(table: Address, call: Address, made: Address) -> None:
+def tell_mirror(table: Pointer, call: Pointer, made: Pointer) -> None:
     """Have Python note the row, which it copies whatever it holds."""
     given = stack_words(3)
     st_int64(given, 0, call.MIRROR)
@@ -341,7 +341,7 @@ def tell_mirror(table: Address, call: Address, made: Address) -> None:
         c.Py_DecRef(turn)
 
 
-def row_copy(table: Address, data: Address) -> Address:
+def row_copy(table: Pointer, data: Pointer) -> Pointer:
     """A copy of a row; NULL if it holds more than plain values.
 
     Numbers are kept as bytes, which are made in a tenth of the time of an array, and which the
@@ -383,14 +383,14 @@ def row_copy(table: Address, data: Address) -> Address:
     return row
 
 
-def is_plain(table: Address, item: Address) -> bool:
+def is_plain(table: Pointer, item: Pointer) -> bool:
     """True for a value that nobody can change."""
     kind = item.TYPE
     known = kind == c.PyFloat_Type or kind == c.PyLong_Type or kind == c.PyUnicode_Type
     return known or item == c.Py_None or kind == c.PyDoubleArrType_Type or item == c.Py_True
 
 
-def answer_copy(table: Address, item: Address) -> Address:
+def answer_copy(table: Pointer, item: Pointer) -> Pointer:
     """A copy of one answer, or None where there is no memory for it."""
     made = item
     if item.TYPE == c.PyArray_Type:

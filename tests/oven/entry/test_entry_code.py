@@ -42,9 +42,9 @@ def test_a_second_process_makes_no_text(tmp_path: Path) -> None:
 
 
 PROBE = """
-from oven.entry.generator import Address, c
+from oven.entry.generator import Pointer, c
 
-def probe_entry(self: Address, argument: Address) -> Address:
+def probe_entry(self: Pointer, argument: Pointer) -> Pointer:
     table = self.ARRAY_DATA
     return c.PyObject_CallOneArg(table.{word}, argument.LIST_ITEMS + 8 * c.TUPLE_ITEMS)
 """
