@@ -20,7 +20,7 @@ from flour.core.node import Node
 from oven.compiler.words import *
 from oven.entry.array_entry import Call
 from oven.entry.builtin import Contents, NativeTable, code_address, native_function
-from oven.entry.generator import NULL, SCALAR, Pointer, Kind, c, ld_address, numbers_of
+from oven.entry.generator import NULL, SCALAR, Kind, Pointer, c, ld_address, numbers_of
 from oven.entry.interpreter import address, list_items
 from oven.entry.parts import answer_array, named_answers
 from oven.entry.tables import named_output
