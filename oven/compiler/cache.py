@@ -133,7 +133,7 @@ def address(source: str, name: str) -> int:
 @lru_cache(64)
 def function_key(function: Callable[..., object]) -> str:
     """The cache key of a function of ours, found without its text: see oven.compiler.written."""
-    return made_of(function.__name__, written.source_bytes(function))
+    return made_of(function.__name__, written.inputs(function))
 
 
 def function_address(function: Callable[..., object]) -> int:

@@ -21,6 +21,7 @@ from types import FunctionType
 from typing import TypeGuard, cast
 
 from flour.core.parsing import parse_source
+from objectstore import combine
 from oven.compiler import words
 
 #: The words of these modules are in the vocabulary themselves.
@@ -32,17 +33,25 @@ def text(function: Callable[..., object]) -> str:
     return Transcript().text(function)
 
 
-def source_bytes(function: Callable[..., object]) -> bytes:
-    """All that the text of a function depends on: its file and its helpers', and constants."""
-    found, numbers = [cast("FunctionType", function)], list[tuple[str, object]]()
+def inputs(function: Callable[..., object]) -> str:
+    """A digest of all that the text of a function depends on: files, its helpers', constants."""
+    found, numbers = [cast("FunctionType", function)], ""
     for each in found:
-        names = {name: each.__globals__.get(name) for name in each.__code__.co_names}
-        numbers += [each for each in names.items() if isinstance(each[1], int)]
-        numbers += [(name, [*known]) for name, known in names.items() if _is_enumeration(known)]
-        helpers = (_helper(each, name) for name in names)
-        found += [helper for helper in helpers if helper is not None and helper not in found]
+        known, helpers = _known(each)
+        numbers += known
+        found += [helper for helper in helpers if helper not in found]
     files = (_file(module) for module in dict.fromkeys(each.__module__ for each in found))
-    return b"\0".join((*files, repr(numbers).encode()))
+    return combine(numbers, *files)
+
+
+@cache
+def _known(function: FunctionType) -> tuple[str, list[FunctionType]]:
+    """The constants and the helpers that a function names."""
+    names = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    numbers = [each for each in names.items() if isinstance(each[1], int)]
+    members = [(name, [*known]) for name, known in names.items() if _is_enumeration(known)]
+    helpers = (_helper(function, name) for name in names)
+    return repr((numbers, members)), [helper for helper in helpers if helper is not None]
 
 
 @cache
@@ -53,8 +62,8 @@ def definitions(module: str) -> dict[str, ast.FunctionDef]:
 
 
 @cache
-def _file(module: str) -> bytes:
-    return Path(str(sys.modules[module].__file__)).read_bytes()
+def _file(module: str) -> str:
+    return combine(Path(str(sys.modules[module].__file__)).read_bytes())
 
 
 def _is_enumeration(known: object) -> TypeGuard[type[IntEnum]]:

@@ -27,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from objectstore import combine
 from oven.codegen.string_cells import NAN
 from oven.compiler import cache as code_cache
 from oven.compiler import written
@@ -167,7 +168,7 @@ class EntryCode(NamedTuple):
 
 
 _codes: dict[Entry, EntryCode | None] = {}
-_SOURCE = Path(__file__).read_bytes()
+_SOURCE = combine(Path(__file__).read_bytes())
 
 
 def entry_code(entry: Entry) -> EntryCode | None:
@@ -185,7 +186,7 @@ def code_for(entry: Entry, layout: Layout) -> EntryCode:
         made = generated(entry, layout)
         return json.dumps([code_cache.key(made.text), *made.words]).encode()
 
-    inputs = (entry.__name__, repr(layout), _SOURCE, written.source_bytes(entry))
+    inputs = (entry.__name__, repr(layout), _SOURCE, written.inputs(entry))
     key, *words = json.loads(code_cache.data(code_cache.made_of(*inputs), content))
     return EntryCode(entry.__name__, tuple(words), key, partial(generated, entry, layout))
 

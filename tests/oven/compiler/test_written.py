@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from enum import IntEnum
-from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -80,12 +79,13 @@ def test_our_own_compiler_takes_them_all(function: Callable[..., int]) -> None:
     assert module.write(definition, name, (INT64,) * 4)
 
 
-def test_it_depends_on_files_and_constants(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert written.source_bytes(driver.run_stages) == Path(driver.__file__).read_bytes() + b"\0[]"
-    before = written.source_bytes(total)
-    assert before.startswith(Path(__file__).read_bytes())
-    monkeypatch.setattr(sys.modules[__name__], "MISSING", -2)  # that of a helper
-    assert written.source_bytes(total) != before
+def test_it_depends_on_constants_and_on_those_of_helpers() -> None:
+    known = total.__globals__
+    helper = FunctionType(twice.__code__, {**known, "MISSING": -2}, "twice")
+    changed = ({"LIMIT": 17}, {"twice": helper}, {})
+    made = [written.inputs(FunctionType(total.__code__, {**known, **each})) for each in changed]
+    assert len({*made}) == 3
+    assert made[-1] == written.inputs(total)
 
 
 REFUSED = {
