@@ -82,7 +82,7 @@ def test_our_own_compiler_takes_them_all(function: Callable[..., int]) -> None:
 def test_it_depends_on_constants_and_on_those_of_helpers() -> None:
     known = total.__globals__
     helper = FunctionType(twice.__code__, {**known, "MISSING": -2}, "twice")
-    changed = ({"LIMIT": 17}, {"twice": helper}, {})
+    changed: list[dict[str, object]] = [{"LIMIT": 17}, {"twice": helper}, {}]
     made = [written.inputs(FunctionType(total.__code__, {**known, **each})) for each in changed]
     assert len({*made}) == 3
     assert made[-1] == written.inputs(total)
