@@ -50,5 +50,5 @@ quad = quad_all = quad_add = quad_product = quad_add_product = quad_store = word
 #: Call a function of C, or a stage, by its address, with so many words.
 c_call_1 = c_call_2 = c_call_3 = c_call_4 = call_stage = word
 
-#: Whether kinds_of_bytes may be asked.
+#: 1 where kinds_of_bytes may be asked.
 permutes128 = 0

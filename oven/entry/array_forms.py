@@ -53,7 +53,7 @@ def columns_entry(self: Pointer, argument: Pointer) -> Pointer:
 
 
 def packed_entry(self: Pointer, argument: Pointer) -> Pointer:
-    """What columns take, laid out as rows only, and the strings; arrays of bytes both.
+    """The rows of what columns_entry takes, laid out, and their strings: arrays of bytes both.
 
     The strings' array is made once it is known how long they are. Making an array does not run the
     collector, which the strings that are pointed at would not survive.

@@ -207,7 +207,7 @@ def records_entry(self: Pointer, argument: Pointer) -> Pointer:
 
 
 def rows_in(table: Pointer, argument: Pointer, pair: int) -> tuple[int, int, int, Pointer]:
-    """What the argument is, how many rows, of how many dimensions, and where several are."""
+    """The form of the argument, how many rows, of how many dimensions, and where several are."""
     form, many, axes, outer = int64(Form.NOTHING), int64(0), int64(0), NULL
     kind = argument.TYPE
     if kind == c.PyDict_Type:

@@ -50,7 +50,7 @@ class Pointer(int):
 
 
 class _CPython:
-    """What the interpreter has, by its names in C."""
+    """The interpreter by its names in C."""
 
     if TYPE_CHECKING:
 
@@ -78,7 +78,7 @@ _LOADS = {"ld_address": "ld_int64", "ldc_address": "ldc_int64"}
 
 # --- numbers --------------------------------------------------------------------------------------
 
-#: What the rows of tables say that an entry's table points to. Of an output: a Kind, which
+#: The words of a row of each table that an entry's table points to. Of an output: a Kind, which
 #: column of the io table it is, the dtype and width of its array, the bytes of a row, the strings
 #: that it numbers with the last one's number, and where its shelf is. Of a field: a Read,
 #: where in the row it goes, whether it has to be there, the bytes of a value and the bounds of
@@ -91,7 +91,7 @@ ROWS = {
     "conversion": ("FROM", "KIND", "TO", "WANTED"),
     "room": ("EACH", "FIXED", "MOST", "END"),
 }
-#: What the parts of an entry share is on its stack, until the compiler puts it into registers:
+#: The variables that the parts of an entry share, on its stack until they are put into registers:
 #: the argument, what the answers are to be, and the tuple of them; the memory of the call, which is
 #: the block that it owns, or that of all; the bytes of the argument's texts. And of `predict` the
 #: arguments, where they are and as they were read, and who answers.

@@ -29,7 +29,7 @@ LEAST_BYTES = 1024
 _LEAST_POWER, _MOST_POWER = -342, 308
 #: In the words of their characters: `null`, and what missing numbers are.
 _NULL, _MISSING = 0x6C6C756E, 0x7FF8000000000000
-#: What stands between the brackets: a value or a bracket, a value, a comma or a bracket.
+#: Between the brackets stands: a value or a bracket, a value, a comma or a bracket.
 _FIRST, _NEXT, _BEHIND = range(3)
 
 
